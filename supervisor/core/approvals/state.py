@@ -17,7 +17,7 @@ Rules
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
 import msgspec
 from msgspec import Raw
@@ -229,14 +229,24 @@ def fold(
     return state
 
 
-def evidence_in(names: Iterable[str]) -> list[int]:
-    """Return the positions of the evidence in an index."""
-    return [int(each[1:].partition(":")[0]) for each in names if each.startswith(EVIDENCE)]
+class Named(NamedTuple):
+    """What the names in an index say: the channels on which people can decide, the votes, and where evidence is."""
+
+    channels: tuple[str, ...]
+    votes: tuple[Vote, ...]
+    evidence: list[int]
 
 
-def votes_of(names: Iterable[str]) -> tuple[Vote, ...]:
-    """Return the votes in an index."""
-    return tuple(_vote(each) for each in names if each.startswith(VOTE))
+def read_names(names: Iterable[str]) -> Named:
+    channels, votes, evidence = dict[str, None](), list[Vote](), list[int]()
+    for name in names:
+        if name.startswith(VOTE):
+            votes.append(_vote(name))
+        elif name.startswith(EVIDENCE):
+            evidence.append(int(name[1:].partition(":")[0]))
+        elif not name.startswith((BEGUN, NOTICE)):
+            channels[name.partition(":")[0]] = None
+    return Named(tuple(channels), tuple(votes), evidence)
 
 
 def _name_of_vote(event: e.ApprovalVoted) -> str:
@@ -253,12 +263,6 @@ def _vote(kept: Any) -> Vote:
 def _digest_of(kept: Any) -> str:
     digest: str = kept.digest if isinstance(kept, e.EvidenceTaken) else kept.partition(":")[2]
     return digest
-
-
-def channels_of(cards: Iterable[str]) -> tuple[str, ...]:
-    """Return the channels on which people can decide, by the cards of an index."""
-    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE, VOTE, EVIDENCE)))
-    return tuple(dict.fromkeys(target.partition(":")[0] for target in shown))
 
 
 def _name(card: Any) -> str:

@@ -38,6 +38,7 @@ from supervisor.core.events.asking import (
     ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
+    RuleUsed as RuleUsed,
 )
 from supervisor.core.events.budgets import (
     BudgetAnswered as BudgetAnswered,
@@ -81,6 +82,7 @@ from supervisor.core.events.runs import (
     StateSaved as StateSaved,
 )
 from supervisor.core.events.scheduling import (
+    DeliveryPruned as DeliveryPruned,
     ScheduleAdded as ScheduleAdded,
     ScheduleChanged as ScheduleChanged,
     ScheduleDisputed as ScheduleDisputed,
@@ -153,6 +155,7 @@ AnyEvent = (
     | ReminderSent
     | RuleAdded
     | RuleRevoked
+    | RuleUsed
     | DecisionRefused
     | CommandRefused
     | CredentialsShown
@@ -162,6 +165,7 @@ AnyEvent = (
     | ScheduleChanged
     | ScheduleDisputed
     | ScheduleHandled
+    | DeliveryPruned
     | RunFinished
 )
 

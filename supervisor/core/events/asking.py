@@ -77,6 +77,10 @@ class ApprovalVoted(Event, frozen=True, kw_only=True):
     """As in ApprovalDecided."""
     scope: Scope = "once"
     pattern: str | None = None
+    uses: int | None = None
+    until: datetime | None = None
+    minutes: float | None = None
+    """As in Approve."""
     channel: str | None = None
 
 
@@ -124,6 +128,9 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     votes: tuple[str, ...] = ()
     """The people whose votes it completes, where one person is not enough."""
     rules: tuple[str, ...] = ()
+    uses: int | None = None
+    until: datetime | None = None
+    """The end of those rules, if they are allowances."""
 
     @property
     def edited(self) -> Raw | None:
@@ -329,3 +336,13 @@ class RuleRevoked(Event, frozen=True, kw_only=True):
 
     rule: str
     by: str
+
+
+@event_traits("audited", "not copied", "no progress")
+class RuleUsed(Event, frozen=True, kw_only=True):
+    """A call has used an allowance once, in the append that lets it run without asking: of its request, or of the
+    decision that has released it. An allowance of a session has this in the journal of that root session."""
+
+    rule: str
+    session: str
+    operation: str

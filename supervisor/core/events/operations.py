@@ -116,6 +116,11 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """Names of the arguments that are paths (core/calls/paths.py)."""
     preview: float | None = None
     """Seconds for which cards wait for evidence of its preview; None: it has none, or no person is asked."""
+    allowances: tuple[str, ...] = ()
+    """The ids of the allowances that let it run: they do so until its effect, unless they are revoked."""
+    uses: int = 0
+    minutes: int = 0
+    """The allowances that are offered first: so many calls, and so many minutes; 0: none of that kind."""
     given: int | None = None
     """As in OperationStarted."""
 

@@ -85,6 +85,7 @@ _ENDING: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _AFTERWARDS: Final = (
     *_CARDS,
@@ -100,6 +101,7 @@ _AFTERWARDS: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _LIVING: Final = (
     *_ENDING,

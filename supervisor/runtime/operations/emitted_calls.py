@@ -37,7 +37,7 @@ from supervisor.runtime.operations.children import begin_child
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.results import finished_call
-from supervisor.system.identity import HOST
+from supervisor.system.identity import host_of
 
 _LONGEST_NAME_CHARACTERS: Final = 64  # characters of a name that a model made up
 _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
@@ -136,7 +136,7 @@ class RefusedCall(Call):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         return "allow"
 
-    def ask_rules(self, view: View, state: SessionState, content: CallContent) -> None:
+    def ask_rules(self, view: View, state: SessionState, content: CallContent, kept: Collection[str] = ()) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
@@ -232,7 +232,8 @@ class AgentCall(Call):
         self.check_rules(view, view.session(self.attempt.session))
         if limit is not None:
             return finished_call(self.operation, now, "error", limit, {"reason": "limit", "effect": "none"})
-        return e.ToolCallStarted(at=now, operation=self.operation, host=HOST, pid=os.getpid(), child=child)
+        host = host_of(is_shared=view.store.is_shared)
+        return e.ToolCallStarted(at=now, operation=self.operation, host=host, pid=os.getpid(), child=child)
 
     async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:
         child = self._child

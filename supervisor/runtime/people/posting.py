@@ -255,11 +255,11 @@ class Posting:
                 self._retire(approval)
         await self._poster.settle()
 
-    def recover(self, root: str) -> None:
-        """Show the pending approvals of a tree that this process has claimed, and retire its old cards."""
+    def recover(self, root: str, asked: Sequence[Approval]) -> None:
+        """Show what is pending in a tree that this process has claimed, and retire its old cards."""
         if self._is_idle:
             return
-        for approval in self._store.find_approvals(root=root):
+        for approval in asked:
             if approval.id not in self._known:
                 self._take(approval)
             elif approval.id in self._foreign:

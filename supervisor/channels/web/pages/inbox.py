@@ -27,7 +27,7 @@ from supervisor.channels.web.pages.markup import language_of
 from supervisor.channels.web.pages.rows import Row, row_of
 from supervisor.channels.wording.cards import NUMBERS, all_facts, make_card, path_text, quoted
 from supervisor.channels.wording.form_words import fields_of
-from supervisor.channels.wording.granting import HOW_LONG, WIDER, grants, reach
+from supervisor.channels.wording.granting import WIDER, grants, reach
 from supervisor.core.approvals import facts
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.calls.told import programs_told
@@ -37,7 +37,7 @@ from supervisor.core.values import Answer, Approval, Approve, Decision
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to approve that also allows later calls. `value`: the index of its option, which the form sends."""
+    """A way to approve that also allows later calls. `value`: what the form sends of the code of its button."""
 
     value: str
     words: str
@@ -203,10 +203,10 @@ def wider(approval: Approval) -> list[Grant]:
     """Return the ways to approve that also allow later calls, with a description of those calls (A7)."""
     return [
         Grant(
-            value=str(approval.options.index(grant.option)),
-            words=HOW_LONG[scope],
+            value=grant.code.removeprefix("approve."),
+            words=grant.words,
             pattern=f"{visible(approval.tool)} {grant.pattern}",
-            effect=f"{grant.covers}; not asked again {reach(approval, scope)}",
+            effect=f"{grant.covers}; not asked again {reach(approval, scope, grant.allowance)}",
         )
         for scope in WIDER
         for grant in grants(approval, scope)
@@ -301,7 +301,8 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
     """Return the decision that a card's form makes. Raises InvalidInput, with a text for the person who sent it."""
     match form.get("decision"):
         case "approve" if "grant" in form:
-            return presses.decision_of(f"approve.{form['grant']}", approval, by)
+            code = form["grant"]
+            return presses.decision_of(code if "." in code else f"approve.{code}", approval, by)
         case "approve":
             return Approve(by=by)
         case "answer" if approval.choices is not None:
