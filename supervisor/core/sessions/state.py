@@ -120,6 +120,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     spent: Spent = NOTHING
     """What its runs have spent on models, of all runs."""
     budgeting: Budgeting = NO_BUDGETING
+    uses: Mapping[str, int] = _NOTHING
+    """How many calls have used each allowance that is counted in this journal, by the id of the rule."""
     said: str = ""
     """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
@@ -216,7 +218,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.length += 1
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
-        if type(event) in _SAYS and (words := words_of(event)) is not None:
+        if type(event) in SAYS and (words := words_of(event)) is not None:
             self.said = joined_words(self.said, words)
         elif type(event) in e.BEGINS_RUN:
             self.said = ""
@@ -275,6 +277,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.version = self.version or event.version
             case e.JobStarted() | e.JobEnded():
                 self._note_job(event)
+            case e.RuleUsed():
+                self.uses = after_use(self.uses, event)
             case e.UsageSpent():
                 self.spent += spent_by(event.usage)
             case e.StateSaved():
@@ -482,6 +486,11 @@ class Rulebook(SessionState, kw_only=True):
         known = self.on.get((rule.tool, rule.session), ())
         return next((each for each in known if each.meaning == rule.meaning), None)
 
+    def find_counted(self, rule: Rule) -> tuple[Rule, ...]:
+        """Return the standing rules with the same meaning, each with uses of its own."""
+        known = self.on.get((rule.tool, rule.session), ())
+        return tuple(each for each in known if replace(each, id=rule.id).meaning == rule.meaning)
+
     def draft(self) -> "Rulebook":
         standing, on, made = self.standing.copy(), self.on.copy(), self.made.copy()
         return replace(self, standing=standing, on=on, made=made, refused=map_over(self.refused))
@@ -505,6 +514,8 @@ class Rulebook(SessionState, kw_only=True):
                 rest = tuple(each for each in self.on.pop((rule.tool, rule.session)) if each is not rule)
                 if rest:
                     self.on[rule.tool, rule.session] = rest
+            case e.RuleUsed():
+                self.uses = after_use(self.uses, event)
             case e.CommandRefused():
                 self.refused = map_with(self.refused, (event.act, event.by), None)
             case _:
@@ -547,12 +558,18 @@ class Timetable(SessionState, kw_only=True):
 _STORE_JOURNALS: Final[Mapping[str, type[SessionState]]] = {RULES: Rulebook, SCHEDULES: Timetable}
 
 
+def after_use(uses: Mapping[str, int], event: e.RuleUsed) -> Mapping[str, int]:
+    """Return how often allowances have been used, after one more use."""
+    return {**uses, event.rule: uses.get(event.rule, 0) + 1}
+
+
 def joined_words(said: str, words: str) -> str:
     """Return the end of what an agent has said with further words, MOST_SAID_CHARACTERS at most."""
     return (f"{said}\n\n{words}" if said else words)[-MOST_SAID_CHARACTERS:]
 
 
-_SAYS: Final = frozenset({e.MessageSent, e.Reported})
+SAYS: Final = frozenset({e.MessageSent, e.Reported})
+"""Events of what an agent says as a whole."""
 
 
 def words_of(event: e.AnyEvent) -> str | None:
