@@ -183,6 +183,10 @@ class Environment:
         """Return whether a run takes the path of a named change of its code, where its journal does not say."""
         return True
 
+    def keeps_budget(self, session: str, run: int) -> bool:
+        """Return whether the budget of an agent's code bounds an attempt of this run."""
+        return True
+
     shares_rules = False
     """Whether rules are kept elsewhere, too, and `read_rules` reads them."""
 
