@@ -58,6 +58,7 @@ async def run_worker(
     tasks: int = 100,
     pollers: int = 5,
     leave: float = 10.0,
+    queue: str | None = None,
     is_open: Callable[[], object] = lambda: None,
 ) -> None:
     """Run sessions of these agents, and the bodies of their calls and steps, until cancelled. Start as many workers as
@@ -70,7 +71,7 @@ async def run_worker(
     `build`: the version of the code. Sessions stay with workers of the version with which they began.
     `bodies` and `tasks`: how many calls and steps run at once, and how many sessions are worked on; `pollers`: how many
     requests ask for work at once, for each of the two. `leave`: seconds that calls and steps have to end when the
-    worker is stopped (R8).
+    worker is stopped (R8). `queue`: run the calls of tools that name this queue, and nothing else.
     Raises InvalidInput for agents that cannot run on Temporal, and names the line if one reads the clock by itself;
     otherwise as `open_temporal`.
     """
@@ -85,7 +86,7 @@ async def run_worker(
         cached=cached,
         also=also,
         build=build,
-        room=Room(bodies, tasks, pollers, leave),
+        room=Room(bodies, tasks, pollers, leave, queue),
         is_open=is_open,
     )
 

@@ -6,7 +6,7 @@ Rules
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
@@ -26,7 +26,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from supervisor.core.errors import (
     InvalidInput,
@@ -38,13 +38,23 @@ from supervisor.core.errors import (
 )
 from supervisor.core.store_urls import TemporalStore
 from supervisor.system.logs import FactLog
-from supervisor.temporal.settings import CA, CERTIFICATE, CERTIFICATE_KEY, KEY, KEY_FILE, read_key, read_settings
+from supervisor.temporal.settings import (
+    CA,
+    CERTIFICATE,
+    CERTIFICATE_KEY,
+    KEY,
+    KEY_FILE,
+    Settings,
+    read_key,
+    read_settings,
+    read_tls,
+)
 from supervisor.temporal.wire import PENDING, ROUTE
 
 log = FactLog(__name__)
 
 KEY_SECONDS: Final = 30.0
-"""Seconds between two looks at the API key."""
+"""Seconds between two looks at the API key and the certificates."""
 SOON: Final = timedelta(seconds=10)
 """The time for one request."""
 _WANTED: Final = {
@@ -94,16 +104,7 @@ async def connect_to_server(store: TemporalStore) -> Client:
         raise InvalidInput("temporalio runs on asyncio alone: open a store on Temporal with the backend asyncio")
     settings = read_settings(store)
     try:
-        client = await Client.connect(
-            store.target,
-            namespace=store.namespace,
-            tls=settings.tls,
-            api_key=settings.api_key,
-            rpc_metadata=settings.metadata,
-            data_converter=settings.converter,
-            connect_timeout=SOON,
-            runtime=_runtime(),
-        )
+        client = await _connect(store, settings, settings.tls)
     except RuntimeError as error:  # temporalio has no type of its own for it
         raise _explained(store, _first(error), has_tls=settings.tls is not False) from None
     with server_errors(store):
@@ -111,6 +112,19 @@ async def connect_to_server(store: TemporalStore) -> Client:
             DescribeNamespaceRequest(namespace=store.namespace), timeout=SOON
         )
     return client
+
+
+async def _connect(store: TemporalStore, settings: Settings, tls: bool | TLSConfig) -> Client:
+    return await Client.connect(
+        store.target,
+        namespace=store.namespace,
+        tls=tls,
+        api_key=settings.api_key,
+        rpc_metadata=settings.metadata,
+        data_converter=settings.converter,
+        connect_timeout=SOON,
+        runtime=_runtime(),
+    )
 
 
 def renew_key(client: Client) -> None:
@@ -125,11 +139,33 @@ def renew_key(client: Client) -> None:
         log.info("key.renewed")
 
 
-async def keep_key(client: Client) -> None:
-    """Read the API key again and again, until cancelled: one that changes needs no restart."""
-    while client.api_key is not None:
+async def renew_certificates(client: Client, store: TemporalStore) -> bool:
+    """Go on over a new connection if the certificates are others now. Return whether they are. Those that cannot be
+    read, or do not connect, are logged, and the connection before is used on."""
+    service = client.service_client
+    try:
+        tls = read_tls()
+        if tls == service.config.tls:
+            return False
+        found = await _connect(store, read_settings(store), tls)
+    except (InvalidInput, RuntimeError) as error:
+        log.warning("certificates.not_used", reason=_first(error))
+        return False
+    service.config.tls = tls
+    # temporalio has a new key for a connection, and no new certificate: all of the client's requests go through this.
+    vars(service)["_bridge_client"] = vars(found.service_client)["_bridge_client"]
+    log.info("certificates.renewed")
+    return True
+
+
+async def keep_credentials(client: Client, store: TemporalStore, renewed: Callable[[], object] = lambda: None) -> None:
+    """Read the API key and the certificates again and again, until cancelled: what changes needs no restart. `renewed`
+    is called after a new connection."""
+    while client.api_key is not None or isinstance(client.service_client.config.tls, TLSConfig):
         await anyio.sleep(KEY_SECONDS)
         renew_key(client)
+        if await renew_certificates(client, store):
+            renewed()
 
 
 async def prepare(client: Client, store: TemporalStore) -> None:

@@ -96,6 +96,11 @@ PAGE_BYTES: Final = 192 * 1024
 """Bytes of entries after which an answer to a query ends: so few that no file is written for it (payloads.py)."""
 
 
+def queue_of(name: str | None) -> str:
+    """Return the task queue of the calls of tools that name a queue; None: that of everything else."""
+    return QUEUE if name is None else f"{QUEUE}~{name}"
+
+
 def decision_id(approval: str) -> str:
     return f"decision~{approval}"
 

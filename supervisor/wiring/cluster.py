@@ -26,7 +26,7 @@ from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.system.interpreter import tuned
 from supervisor.temporal.client.cards import NamespaceCards
 from supervisor.temporal.client.served import ServedSupervisor
-from supervisor.temporal.connection import connect_to_server, keep_key, prepare
+from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare
 from supervisor.temporal.mirror.store import FileFeed, MirrorFile
 from supervisor.wiring.app import serving
 
@@ -82,7 +82,7 @@ async def open_cluster(
                 anyio.create_task_group() as tasks,
             ):
                 tasks.start_soon(supervisor.mirror.run, math.inf)
-                tasks.start_soon(keep_key, client)
+                tasks.start_soon(keep_credentials, client, named)
                 try:
                     yield supervisor
                 finally:

@@ -4,6 +4,7 @@ Rules
 - A worker owns nothing. If it dies, any other one goes on with its trees.
 - It runs the functions of its agents' modules, and no others (offered.py), and no agent whose own code would give
   another value in a replay (determinism.py).
+- One with a queue runs the calls of tools that name it, and nothing else.
 - With a build, the trees that it begins are pinned to workers of this build (a deployment version of Temporal). Claims
   and rules go on with any build.
 - When it is stopped, bodies that run have `leave` to end (R8). Then they are cancelled, and count as interrupted. If
@@ -29,8 +30,8 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import connect_to_server, keep_key, prepare
-from supervisor.temporal.wire import QUEUE
+from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare
+from supervisor.temporal.wire import QUEUE, queue_of
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.determinism import refuse_undetermined
 from supervisor.temporal.worker.long_steps import be_patient
@@ -58,6 +59,7 @@ class Room(NamedTuple):
     tasks: int = 100
     pollers: int = 5
     leave: float = 10.0
+    queue: str | None = None
 
 
 _USUAL: Final = Room()
@@ -112,18 +114,12 @@ async def work(
     await prepare(client, store)
     namespace = NamespaceActivities(client, store)
     bodies = Bodies(Offered(agents, also), namespace.rules)
+    workflows = WORKFLOWS if build is None else PINNED
     worker = Worker(
         client,
-        task_queue=QUEUE,
-        workflows=WORKFLOWS if build is None else PINNED,
-        activities=[
-            bodies.run,
-            namespace.read_rules,
-            namespace.add_rule,
-            namespace.settle,
-            namespace.find_claim,
-            namespace.take_over,
-        ],
+        task_queue=queue_of(room.queue),
+        workflows=workflows if room.queue is None else [],
+        activities=[bodies.run, *(namespace.activities if room.queue is None else ())],
         interceptors=[Offer(by_name, lost_after, bodies.hurry)],
         unsandboxed_workflow_runner=TaskRunner(),
         deployment_config=None
@@ -141,7 +137,8 @@ async def work(
         graceful_shutdown_timeout=timedelta(seconds=room.leave),
         sticky_queue_schedule_to_start_timeout=STICKY,
     )
-    be_patient(worker)
+    if room.queue is None:
+        be_patient(worker)
     serving = anyio.CancelScope(shield=True)  # until the worker is stopped
 
     async def serve() -> None:
@@ -150,7 +147,7 @@ async def work(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
-        tasks.start_soon(keep_key, client)
+        tasks.start_soon(keep_credentials, client, store, lambda: setattr(worker, "client", client))
         is_open()
         try:
             await anyio.sleep_forever()
