@@ -36,6 +36,9 @@ def worker(
         str | None,
         Parameter(help="Run the calls of tools that name this queue, as in @tool(queue=...), and nothing else."),
     ] = None,
+    probes: Annotated[
+        str | None, Parameter(help="HOST:PORT where it answers GET /live, /ready and /metrics, which need no token.")
+    ] = None,
     place: Place = HERE,
 ) -> int:
     """Run the sessions of a namespace of Temporal, and the calls and steps of their agents.
@@ -77,6 +80,7 @@ def worker(
         pollers=pollers,
         leave=leave,
         queue=queue,
+        probes=probes,
         is_open=is_open,
     )
     return run_until_stopped(bare(body), "asyncio") or Exit.DONE

@@ -10,6 +10,7 @@ share
 
     wire         what is written to a server               settings     how a process reaches one
     connection   servers, namespaces, errors               payloads     large ones, in files
+    telemetry    what temporalio logs and measures
     carry        what a tree takes along when it moves     left         what one that has ended has left
     rules        rules for all sessions                    rulebook     their changes, and what holds then
     wanted       what a tree needs of its worker
@@ -59,6 +60,7 @@ async def run_worker(
     pollers: int = 5,
     leave: float = 10.0,
     queue: str | None = None,
+    probes: str | None = None,
     is_open: Callable[[], object] = lambda: None,
 ) -> None:
     """Run sessions of these agents, and the bodies of their calls and steps, until cancelled. Start as many workers as
@@ -72,6 +74,7 @@ async def run_worker(
     `bodies` and `tasks`: how many calls and steps run at once, and how many sessions are worked on; `pollers`: how many
     requests ask for work at once, for each of the two. `leave`: seconds that calls and steps have to end when the
     worker is stopped (R8). `queue`: run the calls of tools that name this queue, and nothing else.
+    `probes`: HOST:PORT, where it answers GET /live, /ready and /metrics.
     Raises InvalidInput for agents that cannot run on Temporal, and names the line if one reads the clock by itself;
     otherwise as `open_temporal`.
     """
@@ -86,7 +89,7 @@ async def run_worker(
         cached=cached,
         also=also,
         build=build,
-        room=Room(bodies, tasks, pollers, leave, queue),
+        room=Room(bodies, tasks, pollers, leave, queue, probes),
         is_open=is_open,
     )
 

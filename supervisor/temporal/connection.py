@@ -5,11 +5,9 @@ Rules
 - Every error of the server becomes one of ours, in one line, at `server_errors`.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache
 from typing import Final
 
 import anyio
@@ -25,7 +23,7 @@ from temporalio.api.errordetails.v1 import (
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowQueryFailedError
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
+from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from supervisor.core.errors import (
@@ -49,6 +47,7 @@ from supervisor.temporal.settings import (
     read_settings,
     read_tls,
 )
+from supervisor.temporal.telemetry import plain_runtime
 from supervisor.temporal.wire import PENDING, ROUTE
 
 log = FactLog(__name__)
@@ -88,23 +87,15 @@ _ADVICE: Final[Sequence[tuple[str, bool | None, str]]] = (
 with TLS, or without."""
 
 
-@cache
-def _runtime() -> Runtime:
-    """Return the process's runtime of temporalio. The default one prints log lines to standard output, which belongs to
-    a command's JSON document. This one gives them to the standard library's logging, as `temporalio`."""
-    forwarding = LogForwardingConfig(logging.getLogger("temporalio"))
-    lines = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
-    return Runtime(telemetry=TelemetryConfig(logging=lines))
-
-
-async def connect_to_server(store: TemporalStore) -> Client:
-    """Connect to a server, with the settings of the environment (settings.py). Raises InvalidInput for them, and on
+async def connect_to_server(store: TemporalStore, runtime: Runtime | None = None) -> Client:
+    """Connect to a server, with the settings of the environment (settings.py). `runtime`: that of the metrics of this
+    process; None: there are none. Raises InvalidInput for them, and on
     trio; ServerUnavailable; NotAuthenticated; NotFound if it has no such namespace."""
     if sniffio.current_async_library() != "asyncio":
         raise InvalidInput("temporalio runs on asyncio alone: open a store on Temporal with the backend asyncio")
     settings = read_settings(store)
     try:
-        client = await _connect(store, settings, settings.tls)
+        client = await _connect(store, settings, settings.tls, runtime or plain_runtime())
     except RuntimeError as error:  # temporalio has no type of its own for it
         raise _explained(store, _first(error), has_tls=settings.tls is not False) from None
     with server_errors(store):
@@ -114,7 +105,7 @@ async def connect_to_server(store: TemporalStore) -> Client:
     return client
 
 
-async def _connect(store: TemporalStore, settings: Settings, tls: bool | TLSConfig) -> Client:
+async def _connect(store: TemporalStore, settings: Settings, tls: bool | TLSConfig, runtime: Runtime | None) -> Client:
     return await Client.connect(
         store.target,
         namespace=store.namespace,
@@ -123,7 +114,7 @@ async def _connect(store: TemporalStore, settings: Settings, tls: bool | TLSConf
         rpc_metadata=settings.metadata,
         data_converter=settings.converter,
         connect_timeout=SOON,
-        runtime=_runtime(),
+        runtime=runtime,
     )
 
 
@@ -147,7 +138,7 @@ async def renew_certificates(client: Client, store: TemporalStore) -> bool:
         tls = read_tls()
         if tls == service.config.tls:
             return False
-        found = await _connect(store, read_settings(store), tls)
+        found = await _connect(store, read_settings(store), tls, service.config.runtime)
     except (InvalidInput, RuntimeError) as error:
         log.warning("certificates.not_used", reason=_first(error))
         return False

@@ -31,12 +31,14 @@ from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare
+from supervisor.temporal.telemetry import Metrics
 from supervisor.temporal.wire import QUEUE, queue_of
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.determinism import refuse_undetermined
 from supervisor.temporal.worker.long_steps import be_patient
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.worker.offered import Offered
+from supervisor.temporal.worker.probes import address_of, answering
 from supervisor.temporal.worker.unstarted import TaskRunner
 from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, Offer
 
@@ -60,6 +62,7 @@ class Room(NamedTuple):
     pollers: int = 5
     leave: float = 10.0
     queue: str | None = None
+    probes: str | None = None
 
 
 _USUAL: Final = Room()
@@ -110,7 +113,10 @@ async def work(
             except ImportError as error:
                 raise InvalidInput(f"module {name} cannot be imported: {error}") from None
     version = None if build is None else WorkerDeploymentVersion(deployment_name=QUEUE, build_id=build)
-    client = await connect_to_server(store)
+    probes, metrics = None, None
+    if room.probes is not None:
+        probes, metrics = address_of(room.probes), Metrics()
+    client = await connect_to_server(store, None if metrics is None else metrics.runtime)
     await prepare(client, store)
     namespace = NamespaceActivities(client, store)
     bodies = Bodies(Offered(agents, also), namespace.rules)
@@ -140,18 +146,28 @@ async def work(
     if room.queue is None:
         be_patient(worker)
     serving = anyio.CancelScope(shield=True)  # until the worker is stopped
+    probing = anyio.CancelScope(shield=True)  # until it has left
+    is_leaving = False
 
     async def serve() -> None:
         with serving:
             await worker.run()
 
+    async def answer_probes(address: tuple[str, int], found: Metrics) -> None:
+        with probing:
+            async with answering(address, lambda: not is_leaving, found.lines):
+                await found.keep()
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
+        if probes is not None and metrics is not None:
+            tasks.start_soon(answer_probes, probes, metrics)
         tasks.start_soon(keep_credentials, client, store, lambda: setattr(worker, "client", client))
         is_open()
         try:
             await anyio.sleep_forever()
         finally:
+            is_leaving = True
             with anyio.move_on_after(room.leave + STOPPED_AFTER_SECONDS, shield=True) as patience:
                 await worker.shutdown()
             if patience.cancelled_caught:
@@ -161,3 +177,4 @@ async def work(
                     reason="a body or an agent does not end",
                 )
                 serving.cancel()
+            probing.cancel()
