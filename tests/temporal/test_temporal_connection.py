@@ -76,7 +76,7 @@ async def test_a_new_certificate_is_used_without_a_restart(monkeypatch, tmp_path
         url = plain.replace(shared().target, target)
         with calls_of(Worker.__init__, lambda frame: frame.f_locals["self"]) as made:
             async with working(url, [doubling]):
-                (worker,), (before,), key = made, seen, (tmp_path / "client.key").read_bytes()
+                (worker, _), (before,), key = made, seen, (tmp_path / "client.key").read_bytes()
                 authority.make("client")
                 new = (tmp_path / "client.key").read_bytes()
                 (tmp_path / "client.key").write_bytes(key)
@@ -85,9 +85,10 @@ async def test_a_new_certificate_is_used_without_a_restart(monkeypatch, tmp_path
                 (tmp_path / "client.key").write_bytes(new)
                 assert await renew_certificates(worker.client, read_temporal_url(url))
                 assert not await renew_certificates(worker.client, read_temporal_url(url))
-                worker.client = worker.client
-                for each in seen[before]:
-                    each.cancel()
+                for each in made:
+                    each.client = worker.client
+                for scope in seen[before]:
+                    scope.cancel()
                 seen[before].clear()
                 assert await (await supervisor.start(doubling, 21)).result() == 42
     assert seen[before] == []

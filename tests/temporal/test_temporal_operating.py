@@ -9,9 +9,11 @@ import httpx
 import pytest
 from temporal_server import namespace, working
 from temporalio import activity
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client
 
-from supervisor import Context, InvalidInput, agent, tool
+from supervisor import Answer, Context, InvalidInput, agent, tool
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import open_temporal, run_worker
 from supervisor.temporal.telemetry import Metrics
@@ -131,3 +133,71 @@ async def test_metrics_are_sums_and_the_latest_values():
 def test_probes_have_an_address(address):
     with pytest.raises(InvalidInput, match="HOST:PORT"):
         address_of(address)
+
+
+@agent
+async def asker(ctx: Context, wrong: bool) -> str:
+    said = await ctx.ask("Well?")
+    if wrong:
+        raise ValueError(said)
+    return said
+
+
+async def test_sessions_are_found_by_agent_status_and_requester():
+    """In Temporal's own pages, by the search attributes that a worker makes."""
+    url = await namespace()
+    client = await connected(url)
+
+    async def found(status: str, query: str = "SupervisorAgent = 'asker' AND SupervisorRequester = 'ana'") -> set[str]:
+        asked = f"{query} AND SupervisorStatus = '{status}'"
+        return {each.id async for each in client.list_workflows(asked)}
+
+    async with working(url, [asker]), open_temporal(url) as supervisor:
+        runs = [
+            await supervisor.start(asker, wrong, session=name, requester="ana")
+            for name, wrong in (("right", False), ("wrong", True))
+        ]
+        with anyio.fail_after(30):
+            while await found("waiting") != {"right", "wrong"}:
+                await anyio.sleep(0.05)
+        for each in await supervisor.find_approvals():
+            await supervisor.decide(each.id, Answer(by="bob", value="so"))
+        assert [(await run.outcome()).kind for run in runs] == ["succeeded", "failed"]
+        with anyio.fail_after(30):
+            while (await found("failed"), await found("active"), await found("waiting")) != (
+                {"wrong"},
+                {"right"},
+                set(),
+            ):
+                await anyio.sleep(0.05)
+
+
+async def test_a_namespace_without_these_attributes_runs_sessions_all_the_same():
+    """One of another type is refused with the start of a session, which is sent again without them."""
+    url = await namespace()
+    client = await connected(url)
+    kinds = {"SupervisorStatus": IndexedValueType.INDEXED_VALUE_TYPE_INT}
+    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=kinds)
+    await client.operator_service.add_search_attributes(request)
+    async with working(url, [asker]), open_temporal(url) as supervisor:
+        for name in ("a", "b"):
+            run = await supervisor.start(asker, True, session=name)
+            while not (found := await supervisor.find_approvals()):
+                await anyio.sleep(0.05)
+            await supervisor.decide(found[0].id, Answer(by="bob", value="so"))
+            assert (await run.outcome()).kind == "failed"
+
+
+@agent(approval_expires_in=3 * 86400)
+async def conversing(ctx: Context, text: str) -> str:
+    return text
+
+
+async def test_a_retention_that_is_shorter_than_a_pause_or_an_expiry_is_logged(caplog):
+    """The namespaces of tests keep what has ended for one day. What temporalio warns of is a log line, too."""
+    url = await namespace()
+    async with working(url, [conversing]), open_temporal(url) as supervisor:
+        await (await supervisor.start(conversing, "x" * 600_000)).result()
+    said = [each.getMessage() for each in caplog.records if "retention.short" in each.getMessage()]
+    assert [("agent='conversing'" in each, "days=1" in each) for each in said] == [(True, True), (False, True)]
+    assert [each for each in caplog.records if each.name.startswith("temporalio") and "TMPRL1103" in each.getMessage()]

@@ -13,13 +13,14 @@ Rules
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import anyio
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.previews import PREVIEWS_ELSEWHERE
@@ -30,17 +31,18 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare
+from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare, warn_of_retention
 from supervisor.temporal.telemetry import Metrics
 from supervisor.temporal.wire import QUEUE, queue_of
 from supervisor.temporal.worker.bodies import Bodies
+from supervisor.temporal.worker.couriers import Couriers
 from supervisor.temporal.worker.determinism import refuse_undetermined
 from supervisor.temporal.worker.long_steps import be_patient
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.worker.offered import Offered
 from supervisor.temporal.worker.probes import address_of, answering
 from supervisor.temporal.worker.unstarted import TaskRunner
-from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, Offer
+from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, CourierWorkflow, Offer
 
 log = FactLog(__name__)
 
@@ -90,6 +92,19 @@ def _check(agents: Sequence[AgentSpec[..., Any]], room: Room) -> None:
                 raise InvalidInput(f"tool {each.name}: {PREVIEWS_ELSEWHERE}")
 
 
+async def _answer_others(
+    receiver: Worker, probes: tuple[str, int] | None, is_ready: Callable[[], bool], metrics: Metrics | None
+) -> None:
+    """Take couriers, and answer probes if there is an address for them, until cancelled."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(receiver)
+        if probes is None or metrics is None:
+            await anyio.sleep_forever()
+        else:
+            await stack.enter_async_context(answering(probes, is_ready, metrics.lines))
+            await metrics.keep()
+
+
 async def work(
     store: TemporalStore,
     agents: Sequence[AgentSpec[..., Any]],
@@ -113,13 +128,14 @@ async def work(
             except ImportError as error:
                 raise InvalidInput(f"module {name} cannot be imported: {error}") from None
     version = None if build is None else WorkerDeploymentVersion(deployment_name=QUEUE, build_id=build)
-    probes, metrics = None, None
-    if room.probes is not None:
-        probes, metrics = address_of(room.probes), Metrics()
+    probes = None if room.probes is None else address_of(room.probes)
+    metrics = None if probes is None else Metrics()
     client = await connect_to_server(store, None if metrics is None else metrics.runtime)
     await prepare(client, store)
+    await warn_of_retention(client, store, agents)
     namespace = NamespaceActivities(client, store)
-    bodies = Bodies(Offered(agents, also), namespace.rules)
+    couriers = Couriers(client)
+    bodies = Bodies(Offered(agents, also), namespace.rules, couriers)
     workflows = WORKFLOWS if build is None else PINNED
     worker = Worker(
         client,
@@ -143,26 +159,34 @@ async def work(
         graceful_shutdown_timeout=timedelta(seconds=room.leave),
         sticky_queue_schedule_to_start_timeout=STICKY,
     )
-    if room.queue is None:
-        be_patient(worker)
+    be_patient(worker)
+    receiver = Worker(
+        client,
+        task_queue=couriers.queue,
+        workflows=[CourierWorkflow],
+        interceptors=[Offer({}, lost_after, bodies.take_courier)],
+        unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(),
+        max_cached_workflows=0,
+    )
     serving = anyio.CancelScope(shield=True)  # until the worker is stopped
-    probing = anyio.CancelScope(shield=True)  # until it has left
+    lasting = anyio.CancelScope(shield=True)  # until it has left
     is_leaving = False
 
     async def serve() -> None:
         with serving:
             await worker.run()
 
-    async def answer_probes(address: tuple[str, int], found: Metrics) -> None:
-        with probing:
-            async with answering(address, lambda: not is_leaving, found.lines):
-                await found.keep()
+    async def last() -> None:
+        with lasting:
+            await _answer_others(receiver, probes, lambda: not is_leaving, metrics)
+
+    def take_client() -> None:
+        worker.client = receiver.client = client
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
-        if probes is not None and metrics is not None:
-            tasks.start_soon(answer_probes, probes, metrics)
-        tasks.start_soon(keep_credentials, client, store, lambda: setattr(worker, "client", client))
+        tasks.start_soon(last)
+        tasks.start_soon(keep_credentials, client, store, take_client)
         is_open()
         try:
             await anyio.sleep_forever()
@@ -177,4 +201,4 @@ async def work(
                     reason="a body or an agent does not end",
                 )
                 serving.cancel()
-            probing.cancel()
+            lasting.cancel()
