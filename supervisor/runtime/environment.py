@@ -70,6 +70,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """The deadline of a call in seconds; None if the tool itself keeps one."""
     is_idempotent: bool = False
     """Whether a call that was lost may run again."""
+    queue: str | None = None
+    """The queue of workers that run it, where bodies run elsewhere; None: any worker."""
     inactivity_timeout: float
     """Seconds after which a step that shows no progress has stalled, where bodies run elsewhere."""
     stall: Callable[[str], None]
