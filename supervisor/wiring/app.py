@@ -359,8 +359,10 @@ async def _stop(runner: Runner) -> None:
 
 async def _look_for_others(runner: Runner) -> None:
     """Apply the decisions and cancels of other processes, and their other entries."""
-    while runner.journal.store.is_durable:
-        await anyio.sleep(LOOK_FOR_OTHERS_SECONDS)
+    store = runner.journal.store
+    store.attend()
+    while store.is_durable:
+        await anyio.sleep(LOOK_FOR_OTHERS_SECONDS / 2 if store.is_shared else LOOK_FOR_OTHERS_SECONDS)  # it looks, too
         runner.journal.catch_up()
 
 
