@@ -6,6 +6,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -52,6 +53,12 @@ ApprovalId = Annotated[str, Parameter(help="The approval's id, whole or short, a
 ToolName = Annotated[str, Parameter(help="The tool's name.")]
 JsonOption = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON document on stdout.")]
 ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for the audit trail. Default: login name.")]
+UsesOption = Annotated[
+    int | None, Parameter(name="--uses", help="It allows so many later calls, of this session unless --scope always.")
+]
+ForOption = Annotated[
+    str | None, Parameter(name="--for", help="It allows the later calls of so long, such as 15m; likewise.")
+]
 BackendOption = Annotated[Literal["asyncio", "trio"], Parameter(name="--backend", help="The event loop to run on.")]
 UnattendedOption = Annotated[
     Policy,
@@ -73,6 +80,17 @@ WaitOption = Annotated[
         name="--wait", negative=(), help="Wait until the session has ended, for decisions that people make elsewhere."
     ),
 ]
+
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a duration such as 30d; raises InvalidInput."""
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip(), re.ASCII)
+    if match is None:
+        raise InvalidInput(f"{text} is no duration: give a number followed by s, m, h, d or w, such as 30d")
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
 @Parameter(name="*")

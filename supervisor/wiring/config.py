@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.client.addresses import is_loopback
-from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Quiet, Role, TokenHash, Urgency, UrgencyRule
+from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Quiet, Role, TokenHash, UrgencyRule
 from supervisor.core.approvals.reminders import EscalationStep, Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.budgets import Budget
@@ -41,7 +41,7 @@ from supervisor.core.store_urls import (
     read_store_file,
     read_temporal_url,
 )
-from supervisor.core.values import Policy
+from supervisor.core.values import Policy, Urgency
 from supervisor.system.access import read_text
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm

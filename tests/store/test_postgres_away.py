@@ -5,15 +5,12 @@ import secrets
 import signal
 import time
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import anyio
-import psycopg
 import pytest
-from postgres_server import find_binaries, running
+from postgres_server import running
 
 from supervisor import Approve, Context, SupervisorError, agent, open_supervisor, tool
-from supervisor.store.postgres.server import Address
 from supervisor.tools.descendants import process_table, processes_below
 
 pytestmark = pytest.mark.anyio
@@ -40,19 +37,14 @@ async def ticks(ctx: Context, times: int) -> int:
 @pytest.fixture(scope="module")
 def own_server():
     """One that a test may stop."""
-    if (binaries := find_binaries()) is None:
-        pytest.skip("this machine has no PostgreSQL server: apt-get install postgresql")
-    with running(binaries) as url:
-        yield url
+    with running() as server:
+        yield server
 
 
 @pytest.fixture
 def silence(own_server):
     """Return a function that stops each process of the server, or lets all go on."""
-    with psycopg.connect(Address(own_server).conninfo) as connection:
-        backend = connection.info.backend_pid
-        postmaster = int(Path(f"/proc/{backend}/stat").read_text().rpartition(")")[2].split()[1])
-
+    postmaster = int((own_server.data / "postmaster.pid").read_text().split()[0])
     known = []
 
     def send(number):
@@ -97,7 +89,7 @@ async def refused(supervisor):
 async def test_a_server_that_was_stopped_holds_no_loop_and_loses_nothing(own_server, silence):
     """A probe runs in the loop while every process of the server stands still, in the middle of commits. /ready says so
     within a second; then what ran goes on, and what waits can be decided."""
-    async with open_supervisor(f"{own_server}?schema=t{secrets.token_hex(6)}", adopt=True) as supervisor:
+    async with open_supervisor(f"{own_server.url}?schema=t{secrets.token_hex(6)}", adopt=True) as supervisor:
         waits, runs = await supervisor.start(asks, "prod"), await supervisor.start(ticks, 40)
         while not (pending := (await supervisor.find_approvals()).items):
             await anyio.sleep(0.01)

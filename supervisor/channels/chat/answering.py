@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from supervisor.channels.chat.hushing import HOW, hush, read_hush
 from supervisor.channels.chat.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of, says_yes
@@ -178,6 +179,7 @@ class Answering:
         try:
             decision = decision_of(code, who.approval, who.name, text)
             result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
+            await checkpoint()  # what was decided begins before words are found for the person
         except InvalidInput as error:
             return Result(f"Nothing was decided: {visible(str(error), kind='words')}", is_decision=False)
         except NotEntitled as error:

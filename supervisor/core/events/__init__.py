@@ -34,9 +34,11 @@ from supervisor.core.events.asking import (
     EvidenceTaken as EvidenceTaken,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderBegun as ReminderBegun,
     ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
+    RuleUsed as RuleUsed,
 )
 from supervisor.core.events.budgets import (
     BudgetAnswered as BudgetAnswered,
@@ -80,6 +82,7 @@ from supervisor.core.events.runs import (
     StateSaved as StateSaved,
 )
 from supervisor.core.events.scheduling import (
+    DeliveryPruned as DeliveryPruned,
     ScheduleAdded as ScheduleAdded,
     ScheduleChanged as ScheduleChanged,
     ScheduleDisputed as ScheduleDisputed,
@@ -148,9 +151,11 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | ReminderBegun
     | ReminderSent
     | RuleAdded
     | RuleRevoked
+    | RuleUsed
     | DecisionRefused
     | CommandRefused
     | CredentialsShown
@@ -160,6 +165,7 @@ AnyEvent = (
     | ScheduleChanged
     | ScheduleDisputed
     | ScheduleHandled
+    | DeliveryPruned
     | RunFinished
 )
 

@@ -36,9 +36,10 @@ from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
-from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.calls import NOTHING_SAID, Call, Denied, Effect, Said
 from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
+from supervisor.runtime.plans.allowances import in_order
 from supervisor.system.forks import THIS_PROCESS
 from supervisor.system.identity import host_of
 
@@ -69,7 +70,7 @@ class FunctionCall(Call):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         model_id: str | None = None,
-        because: str = "",
+        said: Said = NOTHING_SAID,
     ) -> None:
         _ = tool.value_type  # an annotation that cannot be resolved raises here, before anything runs
         passed, full = tool.bind(args, kwargs)
@@ -108,7 +109,7 @@ class FunctionCall(Call):
             content,
             is_idempotent=tool.idempotent,
             is_editable=tool.editable,
-            because=because,
+            said=said,
         )
 
     has_body = True
@@ -201,7 +202,7 @@ class FunctionCall(Call):
                 await self.attempt.regain_turn(self.operation)
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
-        with holding(self.attempt, ticket), self.attempt.host.acting():
+        with holding(self.attempt, ticket), self.attempt.host.acting:
             if self.tool.preview is not None and not is_executing and await self._has_changed():
                 return
             if not is_executing and self.begins_late:
@@ -327,8 +328,9 @@ class FunctionCall(Call):
             return None
         host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
         assert isinstance(record.request, e.ToolCallRequested)
+        view, kept = host.journal.look(), record.request.allowances
         return Ruled(
-            rules=host.rules.about(host.journal.look(), facts, content),
+            rules=in_order(view, host.rules.about(view, facts, content), self.now(), kept)[0],
             root=facts.root,
             own=self.own_policy(record.arguments),
             tool=content.tool,

@@ -9,6 +9,7 @@ So a process that was stopped for longer than its lease, or cut off, never write
 Rules
 - The lease is only about when a tree may be taken; that no two write, the fence alone ensures.
 - A beat needs no sync: after a crash of the server the lease begins again.
+- A process of this machine that has ended is dead at once, whatever its lease says.
 - The beat's connection holds an advisory lock. It is free as soon as the server knows that the process has ended, so
   the trees of a killed process are taken after 3 s, and those of a stopped or unreachable one after 10 s.
 """
@@ -28,7 +29,7 @@ from supervisor.core.rows import Owner, Process
 from supervisor.store.index import columns
 from supervisor.store.postgres.server import Address, Connection, Line
 from supervisor.system.inside import OURS, STARTED_BY, itself
-from supervisor.system.machine import MACHINE
+from supervisor.system.machine import MACHINE, NAMESPACE, has_ended
 
 BEAT: Final = 1.0
 _decode_processes: Final = msgspec.json.Decoder(tuple[Process, ...]).decode
@@ -101,7 +102,7 @@ class OwnedTrees:
     def claim(self, roots: Sequence[str]) -> dict[str, Owner]:
         """Take those of these trees that no other living process has, and return the owners of the others."""
         found = self._read("former_owners", msgspec.json.encode(list(roots)).decode(), writing=True)
-        former = {root: (_owner(tuple(row[:6])), row[6]) for root, *row in found}
+        former = {root: (_owner(tuple(row)), row[6] and not _is_known_dead(tuple(row))) for root, *row in found}
         mine = None if self.mine is None else self.mine.id
         others = {
             root: owner
@@ -126,7 +127,8 @@ class OwnedTrees:
         mine = self.mine
         if is_first:
             started_by = msgspec.json.encode(mine.started_by).decode()
-            self._change("add_owner", [(*columns.owner_columns(mine), started_by, mine.machine, self._presence)])
+            where = f"{mine.machine} {NAMESPACE}"
+            self._change("add_owner", [(*columns.owner_columns(mine), started_by, where, self._presence)])
         if dead := sorted(former - self._buried):
             self._change("bury", [(owner,) for owner in dead])
             self._buried.update(dead)
@@ -182,19 +184,25 @@ class OwnedTrees:
 
     def owner_of(self, root: str) -> Owner | None:
         found = self._read("owner_of_tree", root)
-        return _owner(found[0][:6]) if found and found[0][6] else None
+        return _owner(found[0]) if found and found[0][6] and not _is_known_dead(found[0]) else None
 
     def owners_of(self, roots: Sequence[str]) -> dict[str, Owner]:
         found = self._read("owners_of_trees", msgspec.json.encode(list(roots)).decode())
-        return {root: _owner(tuple(row)) for root, *row in found}
+        return {root: _owner(row) for root, *row in found if not _is_known_dead(row)}
 
     def owners(self) -> list[Owner]:
-        return [_owner(row) for row in self._read("owners")]
+        return [_owner(row) for row in self._read("owners") if not _is_known_dead(row)]
 
 
-def _owner(row: columns.Columns) -> Owner:
-    owner = columns.owner(row[:4])
-    return msgspec.structs.replace(owner, started_by=_decode_processes(row[4]), machine=row[5])
+def _owner(row: Sequence[Any]) -> Owner:
+    owner = columns.owner(tuple(row[:4]))
+    return msgspec.structs.replace(owner, started_by=_decode_processes(row[4]), machine=row[5].partition(" ")[0])
+
+
+def _is_known_dead(row: Sequence[Any]) -> bool:
+    """Whether an owner was a process of this machine that has ended, although its lease goes on for some seconds."""
+    machine, _, namespace = row[5].partition(" ")
+    return machine == MACHINE and has_ended(row[2], namespace)
 
 
 def _now() -> datetime:

@@ -42,7 +42,7 @@ class Pulse:
         self._parameter = parameter
         self._tell = tell
         self._stop, self._wanted = threading.Event(), threading.Event()
-        self._line = Line(address, "pulse", give_up=lambda _: self._stop.is_set())
+        self._line = Line(address, "pulse", lambda _: None, lambda _: self._stop.is_set())
         self._answered_at = time.monotonic()
         self._slow = 0.0
         self.is_away = False

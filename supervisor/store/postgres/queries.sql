@@ -1,5 +1,22 @@
 -- The queries of the PostgreSQL store; names and columns are those of store/sqlite/queries.sql.
 
+-- door: one process at a time comes in, or upgrades the store; until the end of its transaction
+SELECT pg_advisory_xact_lock(hashtextextended('supervisor ' || $1, 0));
+
+-- room: held by each connection to an open store
+SELECT pg_advisory_lock_shared(hashtextextended('supervisor ' || $1, 2));
+
+-- whole_room: whether no other connection has the store open; none comes in until the end of the transaction
+SELECT pg_try_advisory_xact_lock(hashtextextended('supervisor ' || $1, 2));
+
+-- inside: the processes that have the store open
+SELECT DISTINCT coalesce(nullif(split_part(a.application_name, ' ', 3), ''), 'a process of ' || a.usename)
+  FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('supervisor ' || $1, 2)
+ ORDER BY 1;
+
 -- begin: wait for nothing
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 

@@ -79,8 +79,8 @@ class PostgresStore(Store):
         self.name = self._address.name
         self.unreadable: dict[str, str] = {}
         self._create = create
-        self._writer = Line(self._address, "writer", give_up=self._give_up_writing)
-        self._reader = Line(self._address, "reader", give_up=self._give_up)
+        self._writer = Line(self._address, "writer", self._come_in, self._give_up_writing)
+        self._reader = Line(self._address, "reader", self._come_in, self._give_up)
         self._pulse: Pulse | None = None
         self._hint: tuple[int, bool, float] | None = None
         """What was looked at last: the last position, whether this process lives, and when the server was asked."""
@@ -88,7 +88,8 @@ class PostgresStore(Store):
         self._is_planning = self._is_committing = False
         """Whether plans of a transaction run, and whether it is committed."""
         self._died: StoreError | None = None
-        self._is_open = self._in_transaction = self._in_instant = False
+        self._is_open = self._in_transaction = False
+        self._instant: int | None = None
         self.generation = -1
         self._commits = self._base = self._seen = self._last = self._written = 0
         self._token, self._backend = "", 0
@@ -104,31 +105,40 @@ class PostgresStore(Store):
     def _make_heart(self, owner: str, presence: int) -> Heart:
         return Heart(self._address, owner, presence, QUERIES["beat"])
 
+    def _come_in(self, connection: Connection) -> None:
+        """Raises StoreUnreadable if the store was upgraded or replaced since it was opened."""
+        is_first = not self._is_open
+        found = schema.come_in(connection, self._address.schema, self.name, create=self._create and is_first)
+        if not is_first and found != self.id:
+            raise StoreUnreadable(f"{self.name} is another store than the one that was opened. Start the program again")
+        self.id = found
+
     def open(self) -> None:
         is_inherited = self._process != THIS_PROCESS.pid
         if self._is_open and self._died is None and not is_inherited:  # a daemon opens it to have its secret
             return
         self._process = THIS_PROCESS.pid
-        try:
-            self._reader.open()
-            reader = self._reader.get()
-            assert reader is not None
-            schema.bring_up_to_date(reader, self._address.schema, self.name, create=self._create)
-            self._writer.open()
-        except psycopg.Error as error:
-            self.close()
-            raise faults.explain_opening(error, self.name) from error
-        except BaseException:
-            self.close()
-            raise
+        if (fault := self._connect()) is not None:
+            raise fault  # alone: psycopg's error has the password in an attribute
         self._is_open, self._in_transaction, self._died = True, False, None
         self.generation = self._commits = -1
         self._prefixes = SharedPrefixes(self._read, self._change)
-        self.id = str(self._read("meta", "id")[0][0])
         self.local = str(user_state_path("subagent-supervisor", appauthor=False) / "stores" / self.id)
         self._last = self._seen = self.last_position()
         self._hint = None
         self.has_changed()
+
+    def _connect(self) -> StoreError | None:
+        try:
+            self._reader.open()
+            self._writer.open()
+        except psycopg.Error as error:
+            self.close()
+            return faults.explain_opening(error, self.name)
+        except BaseException:
+            self.close()
+            raise
+        return None
 
     def close(self) -> None:
         if THIS_PROCESS.pid != self._process:  # the connections are those of the other process
@@ -159,14 +169,13 @@ class PostgresStore(Store):
             raise self._die(why)
         connection = self._writer.get()
         if connection is None:
-            if self._writer.refused is not None:
-                raise self._die(StoreDied(str(self._writer.refused)))
+            self._check(self._writer)
             if self._writer.down_for() > DOWN_SECONDS:
                 raise self._die(faults.gone(self.name))
             return False
         self._operations, self._sent, self._written, self._token = [], 0, 0, secrets.token_hex(8)
         try:
-            is_mine = self._lock(connection)
+            is_mine = self._is_planning = self._lock(connection)
             self._base = self._commits  # what the transaction is built on: not changed before the next `begin`
             return is_mine
         except psycopg.Error as error:
@@ -187,7 +196,7 @@ class PostgresStore(Store):
             return False
         self._busy_since = None
         last, commits, format_, self._backend = found
-        self._in_transaction = self._is_planning = True
+        self._in_transaction = True
         why = (
             self._trees.declared_dead()
             if self._trees.fenced and fence.fetchone() == (0,)
@@ -196,7 +205,7 @@ class PostgresStore(Store):
         if why is not None:
             self.rollback()
             raise self._die(why)
-        if format_ != schema.FORMAT:
+        if format_ != schema.newest():
             self.rollback()
             raise StoreUnreadable(f"{self.name} was upgraded by a newer program; restart with that program")
         if commits != self._commits:
@@ -370,21 +379,14 @@ class PostgresStore(Store):
 
     @contextmanager
     def one_instant(self) -> Iterator[None]:
-        connection = None if self._is_away() else self._reader.get(wait=self._patience())
-        if connection is None:
-            raise faults.closed(self.name) if not self._is_open else faults.away(self.name)
-        try:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        except psycopg.Error as error:
-            is_lost(error, connection)
-            raise faults.away(self.name) from error
-        self._in_instant = True
+        self._instant = self._ask(_begin_instant)
         try:
             yield
         finally:
-            self._in_instant = False
+            self._instant = None
             with suppress(psycopg.Error):
-                connection.execute("COMMIT")
+                if (connection := self._reader.get()) is not None:
+                    connection.execute("COMMIT")
 
     def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
         end = _END if to is None else to
@@ -410,12 +412,15 @@ class PostgresStore(Store):
             raise self._die(why)
         if self._pulse is None:
             if self._is_open and self._reader.get() is None:
+                self._check(self._reader)
                 return False  # it is only asked again
             asked = datetime.now(UTC)
             try:
                 self._learn(self._read("look", self._trees.fenced)[0], asked)
             except StoreRefused:
                 return False
+        elif self._reader.get() is None:
+            self._check(self._reader)
         if self._hint is None:
             return False
         last, lives, asked_at = self._hint
@@ -637,6 +642,11 @@ class PostgresStore(Store):
     def _numbers(self, sessions: Sequence[str]) -> dict[str, int]:
         return dict(self._read("numbers", _as_json(sessions), writing=True))
 
+    def _check(self, line: Line) -> None:
+        """Raise StoreDied if the server that answers now keeps no store, or another one than before."""
+        if self._is_open and line.refused is not None:
+            raise self._die(StoreDied(str(line.refused)))
+
     def _die(self, why: StoreDied) -> StoreDied:
         self._died = why
         return why
@@ -655,25 +665,26 @@ class PostgresStore(Store):
         return self._ask(lambda connection: connection.execute(QUERIES[query], parameters, binary=True).fetchall())
 
     def _ask(self, work: Callable[[Connection], R]) -> R:
-        """Read; if the connection breaks, once more over another one."""
+        """Read; if the connection breaks, again over another one."""
         if not self._is_open and self._reader.get() is None:
             raise faults.closed(self.name)
         self._refuse_copy()
-        for is_last in (False, True):
-            connection = None if self._is_away() else self._reader.get(wait=self._patience())
-            if connection is None:
-                raise self._away()
+        until, is_again = time.monotonic() + self._patience(), False
+        while not self._is_away():
+            if (connection := self._reader.get(wait=max(0.0, until - time.monotonic()))) is None:
+                break
             try:
+                if is_again and self._instant is not None and _begin_instant(connection) != self._instant:
+                    raise faults.away(self.name)  # the instant of the other reads is over
                 return work(connection)
             except psycopg.Error as error:
-                if is_lost(error, connection):
-                    if is_last or self._in_instant:
-                        raise self._away() from error
-                else:
+                if not is_lost(error, connection):
                     raise faults.explain_reading(error, self.name) from error
+                is_again = True
             except (UnicodeEncodeError, OverflowError) as error:
                 raise faults.misused(error, self.name) from error
-        raise AssertionError
+        self._check(self._reader)
+        raise self._away()
 
     def _read_in_transaction(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
         """Read what the transaction has written so far. A connection that breaks here has committed nothing."""
@@ -725,6 +736,15 @@ class PostgresStore(Store):
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Gather a change; it is sent before the next read of the transaction, or with its COMMIT."""
         self._operations.append((query, rows))
+
+
+def _begin_instant(connection: Connection) -> int:
+    """Let all reads see the present until COMMIT. Return its number: no other present has the same one."""
+    with connection.pipeline():
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        found = connection.execute("SELECT commits FROM store")
+    (commits,) = found.fetchone() or (0,)
+    return int(commits)
 
 
 def _as_json(ids: Collection[str]) -> str:
