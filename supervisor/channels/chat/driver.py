@@ -67,6 +67,7 @@ class ChatChannel(PlatformCards):
         async with self.platform.connected(), anyio.create_task_group() as self._tasks:
             self._supervisor = supervisor
             try:
+                await self.turn()  # webhooks are taken, and cards shown, without it
                 if self.conversations is not None:
                     self._tasks.start_soon(self.conversations.run, supervisor)
                 await self.platform.listen(self)
