@@ -215,9 +215,10 @@ def decision_entries(
     record = None if state is None else state.record_of(operation)
     if state is None or record is None or record.pending_approval != approval:
         return [], None
+    of_budget = operation in state.budgeting.asides
     if record.expires_at is not None and record.expires_at <= now and not is_in_time(record.expires_at):
         expired = e.ApprovalExpired(at=now, operation=operation, approval=approval)
-        return [(session, expired), *follow_decision(view, state, expired, now)], None
+        return [(session, expired), *(follow_decision(view, state, expired, now) if of_budget else ())], None
     rules = rules_of(view, checked)
     event = _event(record, checked, rules, at=now, operation=operation, approval=approval, by=by, channel=channel)
     if batch is not None and isinstance(event, e.ApprovalDecided):
@@ -232,7 +233,8 @@ def decision_entries(
         event = replace(event, votes=tuple(others))
     kept_here = [rule for rule in rules if rule.session is not None or not shares_rules]
     added = [each for rule in kept_here for each in rule_added(view, rule, by, now, approval, is_former=is_former)]
-    return [(session, event), *added, *follow_decision(view, state, event, now)], (state, event)
+    then = follow_decision(view, state, event, now) if of_budget else ()
+    return [(session, event), *added, *then], (state, event)
 
 
 def _event(
