@@ -215,7 +215,9 @@ class RemoteSupervisor(Supervisor):
         await self._ask(command, _path("sessions", command.session, "budget"), msgspec.to_builtins(command.budget))
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
-        body = {name: getattr(command.rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        rule = command.rule
+        body = {name: getattr(rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        body |= {name: end for name in ("uses", "until") if (end := getattr(rule, name)) is not None}
         if command.pending:
             body["pending"] = True
         return value_of(Rule, await self._ask(command, "/api/rules", body))
@@ -427,8 +429,10 @@ def _said(decision: Decision) -> dict[str, Any]:
     """Return a decision as the API takes it."""
     match decision:
         case Approve(arguments=arguments, scope=scope, pattern=pattern):
+            ends = {name: getattr(decision, name) for name in ("uses", "until", "minutes")}
+            ends = {name: value for name, value in ends.items() if value is not None}
             edited = None if arguments is None else to_json(arguments, "an edited argument", exact=True)
-            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern}
+            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern, **ends}
         case Deny(reason=reason, scope=scope, pattern=pattern):
             return {"decision": "deny", "reason": reason, "scope": scope, "pattern": pattern}
         case Answer(value=value):

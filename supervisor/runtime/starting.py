@@ -25,11 +25,12 @@ from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
+from supervisor.runtime.plans.allowances import check_countable
 from supervisor.runtime.plans.begin import check_same_start, first_events
 from supervisor.runtime.reading.reads import LocalReads
 from supervisor.seam import commands as c
 from supervisor.seam.runs import Run
-from supervisor.system.identity import HOST, attempt_started
+from supervisor.system.identity import attempt_started, is_here
 from supervisor.system.inside import Inside, find_ancestors
 from supervisor.system.loading import (
     COMMANDS,
@@ -117,6 +118,7 @@ class LocalStarting(LocalReads):
                 raise misfit
             command.check_exact()
             self._refuse_nameless(spec)
+            check_countable(begun.rules)
             is_new = True
             self._claim_new(view, root)
             on_behalf_of = printable_text(command.requester) if command.requester else who
@@ -249,7 +251,7 @@ class LocalStarting(LocalReads):
         """Return whether the process of a call or a job of a tree started this one, as far as it sees its ancestors."""
         view, above = self._runner.journal.look(), find_ancestors()
         states = (view.session(row.id) for row in self.store.find_sessions(root=root))
-        return any(host == HOST and process in above for state in states for host, process in _processes(state))
+        return any(is_here(host) and process in above for state in states for host, process in _processes(state))
 
     async def _run_declared(self, root: str) -> bool:
         """Run a tree that no process owns, if this program has declared its agent (R2). Return whether a process runs

@@ -89,10 +89,12 @@ CardFailed                .         .         .         open      stopping  fini
 CardRetired               .         .         .         open      stopping  finished
 DecisionRefused           .         .         .         open      stopping  finished
 CredentialsShown          .         .         .         open      stopping  finished
+ReminderBegun             .         .         .         open      stopping  finished
 ReminderSent              .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
 SessionForked             .         .         .         open      stopping  finished
 ForkTaken                 .         .         .         open      stopping  finished
+RuleUsed                  .         .         .         open      stopping  finished
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished

@@ -16,7 +16,7 @@ Rules
 """
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
 import msgspec
@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.events import symbol, types_in
-from supervisor.core.events.asking import NOTICE, target_of
+from supervisor.core.events.asking import NOTICE, ReminderEvent, target_of
 from supervisor.core.values import ApprovalStatus, Vote
 
 DecisionKind = Literal["approve", "deny", "answer"]
@@ -72,8 +72,15 @@ class Left(msgspec.Struct, frozen=True, gc=False):
     begun_at: datetime | None = None
     failure: str = ""
     shows: str = ""
-    told: datetime | None = None
-    """When the last reminder was due that was sent there."""
+    sent: e.ReminderSent | None = None
+    """The last reminder that was sent there."""
+    telling: e.ReminderBegun | None = None
+    """The last one that a process was about to send there."""
+
+    @property
+    def told(self) -> datetime | None:
+        """When the last reminder was due that was sent there."""
+        return None if self.sent is None else self.sent.due
 
     @property
     def is_of_card(self) -> bool:
@@ -84,8 +91,9 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its steps; `cards`: the
     events that say where it is shown; `votes`: the last one of each person, while it is pending; `told`: the last
-    reminder that was sent to each target; `evidence`: the last one of each digest. In an index they are positions and
-    names, it does not have `told`, and `evidence` only while it is pending."""
+    reminder that was sent to each target, and the last one that was about to be; `evidence`: the last one of each
+    digest. In an index they are positions and names, it does not have `told`, and `evidence` only while it is pending.
+    """
 
     status: ApprovalStatus = "pending"
     ended: Any = None
@@ -113,10 +121,11 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if prefix is not None and (position is None or prefix != FAILED):
                 cards = (*cards, event if position is None else f"{prefix}{target}")
             return self if cards == self.cards else replace(self, cards=cards)
-        if isinstance(event, e.ReminderSent):
+        if isinstance(event, ReminderEvent):
             if position is not None:
                 return self
-            told = (each for each in self.told if target_of(each) != target_of(event))
+            target = target_of(event)
+            told = (each for each in self.told if target_of(each) != target or type(each) is not kind)
             return replace(self, told=(*told, event))
         if kind in _REMINDS:
             return replace(self, reminded=kept)
@@ -166,8 +175,9 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
                     found[target] = Left(said.card, shows=said.shows)
                 case e.CardFailed():
                     found[target] = replace(found.get(target, Left()), failure=said.error)
-        for sent in self.told:
-            found[target_of(sent)] = replace(found.get(target_of(sent), Left()), told=sent.due)
+        for said in self.told:
+            what = {"sent": said} if isinstance(said, e.ReminderSent) else {"telling": said}
+            found[target_of(said)] = replace(found.get(target_of(said), Left()), **what)
         return found
 
     def posted(self, channel: str | None = None) -> list[e.CardPosted]:
@@ -192,6 +202,16 @@ def asked_by(event: e.AnyEvent) -> ApprovalState | None:
 
 def ends_approval(event: e.AnyEvent) -> TypeGuard[e.Ending]:
     return type(event) in ENDS_APPROVAL
+
+
+def telling_now(left: Left, due: datetime | None, me: str, now: datetime, lasts: timedelta) -> ReminderEvent | None:
+    """Return why a process is not to send the reminder that was due at an instant: it was sent, or another process has
+    begun to, at most `lasts` ago. None: it is to send it. `me`: that process."""
+    if left.sent is not None and left.sent.due == due:
+        return left.sent
+    other = left.telling
+    is_under_way = other is not None and other.due == due and other.by != me and abs(now - other.at) < lasts
+    return other if is_under_way else None
 
 
 def fold(

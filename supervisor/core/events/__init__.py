@@ -34,9 +34,11 @@ from supervisor.core.events.asking import (
     EvidenceTaken as EvidenceTaken,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderBegun as ReminderBegun,
     ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
+    RuleUsed as RuleUsed,
 )
 from supervisor.core.events.budgets import (
     BudgetAnswered as BudgetAnswered,
@@ -148,9 +150,11 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | ReminderBegun
     | ReminderSent
     | RuleAdded
     | RuleRevoked
+    | RuleUsed
     | DecisionRefused
     | CommandRefused
     | CredentialsShown

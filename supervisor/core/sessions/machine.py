@@ -71,6 +71,7 @@ _ENDING: Final = (
     *_CARDS,
     "DecisionRefused",
     "CredentialsShown",
+    "ReminderBegun",
     "ReminderSent",
     "StateSaved",
     "PatchMarked",
@@ -84,6 +85,7 @@ _ENDING: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _AFTERWARDS: Final = (
     *_CARDS,
@@ -91,6 +93,7 @@ _AFTERWARDS: Final = (
     "BudgetRaised",
     "DecisionRefused",
     "CredentialsShown",
+    "ReminderBegun",
     "ReminderSent",
     "MessageReceived",
     "MessageShown",
@@ -98,6 +101,7 @@ _AFTERWARDS: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _LIVING: Final = (
     *_ENDING,

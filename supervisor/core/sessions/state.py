@@ -120,6 +120,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     spent: Spent = NOTHING
     """What its runs have spent on models, of all runs."""
     budgeting: Budgeting = NO_BUDGETING
+    uses: Mapping[str, int] = _NOTHING
+    """How many calls have used each allowance that is counted in this journal, by the id of the rule."""
     said: str = ""
     """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
@@ -277,6 +279,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.version = self.version or event.version
             case e.JobStarted() | e.JobEnded():
                 self._note_job(event)
+            case e.RuleUsed():
+                self.uses = after_use(self.uses, event)
             case e.UsageSpent():
                 self.spent += spent_by(event.usage)
             case e.StateSaved():
@@ -484,6 +488,11 @@ class Rulebook(SessionState, kw_only=True):
         known = self.on.get((rule.tool, rule.session), ())
         return next((each for each in known if each.meaning == rule.meaning), None)
 
+    def find_counted(self, rule: Rule) -> tuple[Rule, ...]:
+        """Return the standing rules with the same meaning, each with uses of its own."""
+        known = self.on.get((rule.tool, rule.session), ())
+        return tuple(each for each in known if replace(each, id=rule.id).meaning == rule.meaning)
+
     def draft(self) -> "Rulebook":
         standing, on, made = self.standing.copy(), self.on.copy(), self.made.copy()
         return replace(self, standing=standing, on=on, made=made, refused=map_over(self.refused))
@@ -507,6 +516,8 @@ class Rulebook(SessionState, kw_only=True):
                 rest = tuple(each for each in self.on.pop((rule.tool, rule.session)) if each is not rule)
                 if rest:
                     self.on[rule.tool, rule.session] = rest
+            case e.RuleUsed():
+                self.uses = after_use(self.uses, event)
             case e.CommandRefused():
                 self.refused = map_with(self.refused, (event.act, event.by), None)
             case _:
@@ -538,6 +549,11 @@ class Timetable(SessionState, kw_only=True):
 
 
 _STORE_JOURNALS: Final[Mapping[str, type[SessionState]]] = {RULES: Rulebook, SCHEDULES: Timetable}
+
+
+def after_use(uses: Mapping[str, int], event: e.RuleUsed) -> Mapping[str, int]:
+    """Return how often allowances have been used, after one more use."""
+    return {**uses, event.rule: uses.get(event.rule, 0) + 1}
 
 
 def joined_words(said: str, words: str) -> str:

@@ -49,6 +49,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.asides import is_of_budget, noticed_as
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, sum_of, tokens_text
+from supervisor.core.values import Approval
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.reservations import Reservation
 from supervisor.runtime.clock.alarm import Appointment
@@ -510,11 +511,11 @@ class Budgets:
 
     # -- sleepers ----------------------------------------------------------------------------------------------------
 
-    def recover(self, root: str) -> None:
+    def recover(self, root: str, asked: Sequence[Approval]) -> None:
         """Look at the questions of a tree that this process has claimed: today's budgets may be larger, or gone."""
-        asked = {each.session for each in self._journal.store.find_approvals(root=root) if is_aside(each.operation)}
-        if asked:
-            self._attempts.start_soon(self._look_again, sorted(asked))
+        sessions = {each.session for each in asked if is_aside(each.operation)}
+        if sessions:
+            self._attempts.start_soon(self._look_again, sorted(sessions))
 
     def wake(self, root: str) -> None:
         """Wake the runs of a tree that this process has claimed, and that sleep for a budget that was decided."""

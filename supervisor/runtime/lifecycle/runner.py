@@ -130,6 +130,8 @@ class Runner:
         self.environment = environment or Environment()
         self._prices = prices
         self.clock = self.environment.clock
+        if store.is_shared:
+            self.clock.skew = store.skew
         self.alarm = Alarm()
         self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
         self.hub = Hub()
@@ -157,7 +159,7 @@ class Runner:
             agent_to_begin=self.environment.agent_to_begin,
             begin=self.begin,
         )
-        self.launcher.claimed.connect(self.jobs.recover)
+        self.launcher.claimed.connect(lambda root, _: self.jobs.recover(root))
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.limits = Limits(self.attempts, named_limits(limits))
         self.launcher.sleeps_for_limit.connect(self.limits.recover)

@@ -36,11 +36,12 @@ from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
-from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.calls import NOTHING_SAID, Call, Denied, Effect, Said
 from supervisor.runtime.operations.places import HOLDS_NONE, holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
+from supervisor.runtime.plans.allowances import in_order
 from supervisor.system.forks import THIS_PROCESS
-from supervisor.system.identity import HOST
+from supervisor.system.identity import host_of
 
 if TYPE_CHECKING:
     from supervisor.runtime.operations.evidence import Taking
@@ -69,7 +70,7 @@ class FunctionCall(Call):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         model_id: str | None = None,
-        because: str = "",
+        said: Said = NOTHING_SAID,
     ) -> None:
         _ = tool.value_type  # an annotation that cannot be resolved raises here, before anything runs
         passed, full = tool.bind(args, kwargs)
@@ -108,7 +109,7 @@ class FunctionCall(Call):
             content,
             is_idempotent=tool.idempotent,
             is_editable=tool.editable,
-            because=because,
+            said=said,
         )
 
     has_body = True
@@ -323,8 +324,9 @@ class FunctionCall(Call):
             return None
         host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
         assert isinstance(record.request, e.ToolCallRequested)
+        view, kept = host.journal.look(), record.request.allowances
         return Ruled(
-            rules=host.rules.about(host.journal.look(), facts, content),
+            rules=in_order(view, host.rules.about(view, facts, content), self.now(), kept)[0],
             root=facts.root,
             own=self.own_policy(record.arguments),
             tool=content.tool,
@@ -394,7 +396,7 @@ class FunctionCall(Call):
         return e.ToolCallStarted(
             at=at,
             operation=self.operation,
-            host=HOST,
+            host=host_of(is_shared=self.attempt.host.journal.store.is_shared),
             pid=THIS_PROCESS.pid,
             process=process,
             process_started_at=process_started_at,
@@ -407,7 +409,7 @@ class FunctionCall(Call):
             job=job.id,
             operation=self.operation,
             command=printable_text(job.command),
-            host=HOST,
+            host=host_of(is_shared=self.attempt.host.journal.store.is_shared),
             process=process,
             process_started_at=process_started_at,
             guard=job.guard,

@@ -20,13 +20,13 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, read_names
 from supervisor.core.budgets import KEY
-from supervisor.core.calls.rules import offer
+from supervisor.core.calls.rules import allowances, offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
-from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, unchanged
+from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, Urgency, unchanged
 from supervisor.store.index.projection import SessionEntry
 
 T = TypeVar("T")
@@ -84,11 +84,14 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     why: str = ""
     note: str = ""
     because: str = ""
+    urgency: Urgency | None = None
     question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
     parameters: msgspec.Raw = JSON_NULL
     preview: float | None = None
+    uses: int = 0
+    minutes: int = 0
 
 
 class _Evidence(msgspec.Struct, frozen=True, gc=False):
@@ -206,8 +209,10 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
         found = replace(found, requester_roles=facts.requester_roles)
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
-    if asked.defaults or asked.why or asked.because:
+    if asked.defaults or asked.why or asked.because or asked.urgency:
+        offered = allowances(asked.patterns, arguments, (asked.uses, asked.minutes))
         found = replace(found, defaults=asked.defaults, why=asked.why, note=asked.note, because=asked.because)
+        found = replace(found, urgency=asked.urgency, allowances=offered)
     if asked.default_values is not None:
         found = replace(found, default_values=asked.default_values)
     if asked.question is not None:
@@ -229,7 +234,9 @@ def _without_credentials(approval: Approval) -> Approval:
         return replace(approval, arguments=hide(given))
     names = tuple(name for name, value in given.items() if hides(value))
     options = tuple(each for each in approval.options if not hides(each.pattern))
-    return replace(approval, arguments=hide(given), masked=names, options=options) if names else approval
+    offered = tuple(each for each in approval.allowances if not hides(each.pattern))
+    shown = {"arguments": hide(given), "masked": names, "options": options, "allowances": offered}
+    return replace(approval, **shown) if names else approval
 
 
 @lru_cache(256)
@@ -290,8 +297,8 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         made = said.ended
         scope = None if said.decision == "deny" and made.scope == "once" else made.scope
         found = replace(found, scope=scope, pattern=hide(made.pattern), rule=made.rule, through=made.through)
-        if made.rules:
-            found = replace(found, rules=made.rules)
+        if made.rules or made.uses or made.until:
+            found = replace(found, rules=made.rules, uses=made.uses, until=made.until)
     return found
 
 
