@@ -26,6 +26,7 @@ from supervisor.core.events import (
     CommandRefused as CommandRefused,
     CredentialsShown as CredentialsShown,
     DecisionRefused as DecisionRefused,
+    DeliveryPruned as DeliveryPruned,
     Event as Event,
     EvidenceTaken as EvidenceTaken,
     ForkTaken as ForkTaken,

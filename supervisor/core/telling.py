@@ -439,7 +439,7 @@ def _rule(event: e.AnyEvent) -> _Words | None:
 
 
 def _schedule(event: e.AnyEvent) -> _Words | None:
-    """Tell what became of schedules."""
+    """Tell what became of schedules, and of what triggers have begun."""
     match event:
         case e.ScheduleAdded(schedule=schedule):
             told: _Words = (
@@ -460,6 +460,8 @@ def _schedule(event: e.AnyEvent) -> _Words | None:
             named: _Words = () if event.session is None else (" [", _session(event.session), "]")
             told = "schedule ", NAME(event.schedule), f" {event.became} at ", _instant(event.instant)
             return *told, *named, *_because(event.reason)
+        case e.DeliveryPruned():
+            return "a trigger begins session ", _session(event.session), " no more: it was removed"
     return None
 
 

@@ -94,6 +94,7 @@ FIELDS = {
     "ScheduleChanged": {"schedule": "s", "to": "paused", "by": "ana"},
     "ScheduleDisputed": {"schedule": SCHEDULE},
     "ScheduleHandled": {"schedule": "s", "instant": AT, "became": "begun", "session": "s1"},
+    "DeliveryPruned": {"session": "s1"},
     "UsageSpent": {"usage": Usage(model="m", usd=0.5)},
 }
 

@@ -82,6 +82,7 @@ from supervisor.core.events.runs import (
     StateSaved as StateSaved,
 )
 from supervisor.core.events.scheduling import (
+    DeliveryPruned as DeliveryPruned,
     ScheduleAdded as ScheduleAdded,
     ScheduleChanged as ScheduleChanged,
     ScheduleDisputed as ScheduleDisputed,
@@ -164,6 +165,7 @@ AnyEvent = (
     | ScheduleChanged
     | ScheduleDisputed
     | ScheduleHandled
+    | DeliveryPruned
     | RunFinished
 )
 

@@ -51,7 +51,7 @@ from supervisor.core.sessions.machine import (
 )
 from supervisor.core.sessions.operations import Job as Job, Operation as Operation
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
-from supervisor.core.sessions.timetable import Planned, note_schedule
+from supervisor.core.sessions.timetable import Planned, note_delivery, note_schedule
 from supervisor.core.usage import NOTHING, Spent, spent_by
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
@@ -530,21 +530,30 @@ class Rulebook(SessionState, kw_only=True):
 
 
 class Timetable(SessionState, kw_only=True):
-    """The schedules of a store, and what has become of their instants (core/sessions/timetable.py)."""
+    """The schedules of a store, and what has become of their instants (core/sessions/timetable.py); and which sessions
+    of triggers were pruned."""
 
     plans: dict[str, Planned] = {}
     """By name, in the order in which they were added."""
     former: dict[str, datetime] = {}
     """The last instants of removed schedules, by name."""
+    delivered: MutableMapping[str, datetime] = EMPTY
+    """The pruned sessions of triggers, and when they were pruned, the oldest first: at most MOST_DELIVERIES, and none
+    for longer than KEPT_DELIVERIES."""
 
     def draft(self) -> "Timetable":
-        return replace(self, plans=self.plans.copy(), former=self.former.copy())
+        plans, former = self.plans.copy(), self.former.copy()
+        return replace(self, plans=plans, former=former, delivered=map_over(self.delivered))
 
     def land(self) -> None:
-        """Do nothing: a draft has copies."""
+        if type(self.delivered) is MapOverlay:
+            self.delivered = self.delivered.merge()
 
     def apply(self, event: e.AnyEvent) -> None:
-        note_schedule(self.plans, self.former, event)
+        if isinstance(event, e.DeliveryPruned):
+            self.delivered = note_delivery(self.delivered, event)
+        else:
+            note_schedule(self.plans, self.former, event)
         self.length += 1
 
 

@@ -211,8 +211,8 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
     if asked.defaults or asked.why or asked.because or asked.urgency:
         offered = allowances(asked.patterns, arguments, (asked.uses, asked.minutes))
-        found = replace(found, defaults=asked.defaults, why=asked.why, note=asked.note, because=asked.because)
-        found = replace(found, urgency=asked.urgency, allowances=offered)
+        found = replace(found, defaults=asked.defaults, urgency=asked.urgency, allowances=offered)
+        found = replace(found, why=asked.why, note=asked.note, because=asked.because)
     if asked.default_values is not None:
         found = replace(found, default_values=asked.default_values)
     if asked.question is not None:

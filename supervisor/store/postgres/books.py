@@ -31,8 +31,7 @@ class LinesOfBook:
 
     def add(self, lines: Sequence[bytes]) -> None:
         try:
-            connection, _ = self._address.connect("book")
-            with connection:
+            with self._address.connect("book") as connection:
                 self._add(connection, lines, sync="on")
         except psycopg.Error as error:
             raise faults.explain(error, self._address.name) from error
