@@ -154,7 +154,7 @@ async def open_supervisor(
             budget=budget,
         )
         if environment is not None:
-            runner.published.connect(environment.hear)
+            runner.published.append(environment.hear)
         supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
             supervisor.refuse_inside(UNATTENDED.what)

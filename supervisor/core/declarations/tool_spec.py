@@ -263,8 +263,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return typed arguments by name; raises InvalidInput naming what does not fit."""
-        arguments = self._decode(raw, self._struct, self._arguments)
-        return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+        return msgspec.structs.asdict(self._decode(raw, self._struct, self._arguments))
 
     def read_edited(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return arguments that a person wrote, as `decode_arguments` does; refuse unknown names."""

@@ -61,7 +61,7 @@ class LocalReads(StoreSupervisor):
         return self._runner.attempts.refusals
 
     def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
-        self._runner.published.connect(listener)
+        self._runner.published.append(listener)
 
     async def wait_until_broken(self) -> None:
         await self._runner.attempts.wait_until(lambda: self._runner.journal.death is not None)
