@@ -101,6 +101,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         secret: Sequence[str] = (),
         path: str | None = None,
         paths: Sequence[str] = (),
+        edits: str | Sequence[str] = (),
         limit: str | None = None,
         preview: Callable[..., Any] | None = None,
         on_change: OnChange = "deny",
@@ -132,7 +133,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.secret = tuple(secret)
         if isinstance(paths, str):
             raise TypeError(f"tool {self.name}: paths must be a list of parameter names: write [{paths!r}]")
-        self.paths = (*paths, *(() if path is None else (path,)))
+        self.edits = (edits,) if isinstance(edits, str) else tuple(edits)
+        self.paths = tuple(dict.fromkeys((*paths, *(() if path is None else (path,)), *self.edits)))
         self.limit = checked_limit(limit, f"tool {self.name}")
         self.on_change: OnChange = on_change
         self._take_parameters()
@@ -424,6 +426,7 @@ def tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    edits: str | Sequence[str] = (),
     limit: str | None = None,
     preview: Callable[..., Any] | None = None,
     on_change: OnChange = "deny",
@@ -441,6 +444,7 @@ def tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    edits: str | Sequence[str] = (),
     limit: str | None = None,
     preview: Callable[..., Any] | None = None,
     on_change: OnChange = "deny",
@@ -457,6 +461,8 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     text or a list of words: rules on the tool take patterns of commands.
     `path`, `paths`: the name of the argument that is a path, or the names of all that are: rules on the tool take a
     file or a folder (`/srv/app/**`), and a deny of a path matches each spelling of it, and links that lead there.
+    `edits`: the name of the argument that is a file which the call edits, or the names of all. They are paths, and
+    rules on the tool take `edits inside /srv/app`. Not for a tool that may delete or move a file.
     `limit`: the name of a Limit: a call waits for a place of it before it runs, and holds it to its result (L1).
     `preview`: a function that says what a call would do, for the person who decides it: async or not, with a
     PreviewContext first if it wants one, and those arguments of the tool that it names. It only reads, within 5 s, and

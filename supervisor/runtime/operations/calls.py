@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, Used
 from supervisor.core.calls.content import CallContent, content_of_request
-from supervisor.core.calls.rules import Rule, grantable, offered
+from supervisor.core.calls.rules import Rule, grantable, named_edits, offered
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
@@ -228,6 +228,7 @@ class Call(ABC):
                 command=content.command,
                 claims=content.claims,
                 paths=content.paths,
+                edits=content.edits,
                 rule=None if ruled is None else ruled[1].id or ruled[1].origin,
             )
             yield request if policy != "ask" else self._asking(request, approval, ruled, view, state)
@@ -251,7 +252,7 @@ class Call(ABC):
         if state.cancel is not None or self.attempt.stop_reason is not None:
             raise RunStopping("the run was told to stop, so it asks for no approvals any more")
         has_news = not self.attempt.host.environment.is_former
-        patterns = offered if has_news else grantable
+        patterns = self._offered if has_news else grantable
         return replace(
             request,
             defaults=self.defaults,
@@ -266,6 +267,13 @@ class Call(ABC):
             because=self.because if has_news else "",
             preview=self.preview_seconds,
         )
+
+    def _offered(self, content: CallContent) -> tuple[str | None, ...]:
+        if not content.edits:
+            return offered(content)
+        environment = self.attempt.host.environment
+        settle = environment.settle if self.settled is None else partial(_given, self.settled)
+        return offered(content, settled=settle(named_edits(content)), ours=environment.files_of_ours())
 
     def _why(self, ruled: tuple[Policy, Rule] | None, view: View, state: SessionState) -> str:
         found = self.attempt.host.rules.why(ruled, view, state.facts, self.content, self.attempt.spec.rules)

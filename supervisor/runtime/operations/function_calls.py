@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
+from supervisor.core.calls.edits import EDITORS
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.previews import PREVIEW_SECONDS, PREVIEWS_ELSEWHERE
@@ -101,6 +102,7 @@ class FunctionCall(Call):
             claims=tool.claims,
             secret=tool.secret,
             paths=tool.paths or OF_TOOLS.get(tool.name, ()),
+            edits=tool.edits or (() if tool.paths else EDITORS.get(tool.name, ())),
         )
         super().__init__(
             attempt,
@@ -334,6 +336,7 @@ class FunctionCall(Call):
             tool=content.tool,
             folder=facts.cwd,
             paths=content.paths,
+            edits=content.edits,
             command=content.command,
             claims=content.claims,
             secret=content.secret,
