@@ -116,7 +116,7 @@ def test_an_edit_of_a_text_in_the_folder_is_covered(path):
 
 
 @pytest.mark.parametrize("path", [*NOT_HARMLESS.split(), *SPELLED])
-def test_what_looks_harmless_and_is_not_asks(path):
+def test_a_path_that_looks_harmless_and_is_not_asks(path):
     """Whatever its case, its spelling, and where it leads; and nothing is offered for it."""
     assert said({"file": path}, settled=disk) is None
     content = shown_content("write", {"file": path}, folder="/srv/app", paths=("file",), edits=("file",))
