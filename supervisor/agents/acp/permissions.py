@@ -24,7 +24,6 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import unified_diff
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +32,7 @@ from supervisor.core.calls.content import CallContent, names_of_claims, shown_co
 from supervisor.core.calls.paths import CHANGES, MOVED, OF_AGENTS
 from supervisor.core.encoding import printable_text
 from supervisor.core.ids import canonical_json, digest_of_value
+from supervisor.core.text.diffs import diff_of
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 TITLE: Final = "the agent's title"
@@ -297,19 +297,7 @@ def _is_diff(part: Any) -> bool:
 
 
 def _diff(change: Mapping[str, Any]) -> str:
-    path, old, new = str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or "")
-    before, after = old.split("\n"), new.split("\n")
-    if len(old) + len(new) <= MAX_CLAIM_CHARACTERS:
-        return "\n".join(unified_diff(before, after, path, path, lineterm=""))
-    # Texts so long may take minutes to compare. All between their equal ends is one change.
-    most = min(len(before), len(after))
-    start = next((place for place in range(most) if before[place] != after[place]), most)
-    end = next((place for place in range(most - start) if before[-1 - place] != after[-1 - place]), most - start)
-    less, more = before[start : len(before) - end], after[start : len(after) - end]
-    counts = f"@@ -{start + 1},{len(less)} +{start + 1},{len(more)} @@"
-    return "\n".join(
-        [f"--- {path}", f"+++ {path}", counts, *(f"-{line}" for line in less), *(f"+{line}" for line in more)]
-    )
+    return diff_of(str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or ""))
 
 
 def _cut(text: str) -> str:
