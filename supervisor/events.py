@@ -28,6 +28,7 @@ from supervisor.core.events import (
     DecisionRefused as DecisionRefused,
     Event as Event,
     EvidenceTaken as EvidenceTaken,
+    EvidenceWanted as EvidenceWanted,
     ForkTaken as ForkTaken,
     ImportFinished as ImportFinished,
     ImportStarted as ImportStarted,

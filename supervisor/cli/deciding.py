@@ -45,6 +45,9 @@ def approve(
             help="Approve with these arguments instead: a JSON object of all of them (approvals --json shows it)."
         ),
     ] = None,
+    seen: Annotated[
+        str | None, Parameter(help="With --edit: the code of the evidence that you have seen of these arguments.")
+    ] = None,
     form: Annotated[
         bool, Parameter(negative=(), help="Approve with other arguments, which are asked for field by field.")
     ] = False,
@@ -77,7 +80,7 @@ def approve(
         given = arguments
         if form and found.kind == "call":
             given = await fill_in_approval(found, instead="give the arguments as JSON, by --edit")
-        return Approve(by=name, arguments=given, scope=scope, pattern=pattern)
+        return Approve(by=name, arguments=given, scope=scope, pattern=pattern, seen=seen)
 
     return _decide(named.one, decision, by, place, as_json=json)
 
@@ -218,6 +221,8 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
         answers.print_json(decision_document(result))
     else:
         print(f"{told(result, datetime.now().astimezone())} [{found.id}]")
+        if result.seen:
+            say_on_stderr(f"To approve it: the same command with --edit, and with --seen {result.seen}")
         if result.rule is not None and isinstance(made, Approve | Deny):
             is_yes = isinstance(made, Approve)
             option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)

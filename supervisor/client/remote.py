@@ -426,9 +426,9 @@ def _reader(kind: type[T]) -> Callable[[Any], T]:
 def _said(decision: Decision) -> dict[str, Any]:
     """Return a decision as the API takes it."""
     match decision:
-        case Approve(arguments=arguments, scope=scope, pattern=pattern):
+        case Approve(arguments=arguments, scope=scope, pattern=pattern, seen=seen):
             edited = None if arguments is None else to_json(arguments, "an edited argument", exact=True)
-            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern}
+            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern, "seen": seen}
         case Deny(reason=reason, scope=scope, pattern=pattern):
             return {"decision": "deny", "reason": reason, "scope": scope, "pattern": pattern}
         case Answer(value=value):

@@ -276,8 +276,8 @@ class Telling:
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 other = () if bytes(event.value) == b"null" else (", for ", _value(event.value))
                 said = "voted for", f"{wide} by ", *_by(event), f", of {event.quorum} who must", *other
-            case e.EvidenceTaken():
-                said = "its preview failed: " if event.failure else "preview: ", OUTPUT(event.failure or event.text)
+            case e.EvidenceTaken() | e.EvidenceWanted():
+                said = _evidence(event)
             case e.QuestionAsked():
                 return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
             case e.QuestionAnswered():
@@ -523,8 +523,19 @@ def _left(text: str | None) -> _Words:
     return (": ", OUTPUT(text)) if text and text.strip() else ()
 
 
+def _evidence(event: e.EvidenceTaken | e.EvidenceWanted) -> _Words:
+    if isinstance(event, e.EvidenceWanted):
+        return "its preview is wanted by ", *_by(event), ", for ", _value(event.value)
+    return "its preview failed: " if event.failure else "preview: ", OUTPUT(event.failure or event.text)
+
+
 def _by(
-    event: e.ApprovalVoted | e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered,
+    event: e.ApprovalVoted
+    | e.ApprovalDecided
+    | e.CredentialsShown
+    | e.DecisionRefused
+    | e.EvidenceWanted
+    | e.QuestionAnswered,
 ) -> _Words:
     """Return the person, and the channel that they used."""
     return PERSON(event.by), *((" (", NAME(event.channel), ")") if event.channel else ())

@@ -60,9 +60,9 @@ from supervisor.core.values import Answer, Approve, Decision, DecisionResult, De
 from supervisor.seam import commands
 from supervisor.seam.runs import Page
 
-_BESIDE: Final = ("scope", "pattern", "arguments", "reason", "value")
+_BESIDE: Final = ("scope", "pattern", "arguments", "seen", "reason", "value")
 _GOES_WITH: Final = {
-    "approve": {"scope", "pattern", "arguments"},
+    "approve": {"scope", "pattern", "arguments", "seen"},
     "deny": {"reason", "scope", "pattern"},
     "answer": {"value"},
 }
@@ -234,7 +234,9 @@ def _decision(call: Call, body: SaidDecision) -> Decision:
 
 
 def approval_by(call: Call, body: SaidDecision | ApproveBody) -> Approve:
-    return Approve(by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern)
+    return Approve(
+        by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern, seen=body.seen
+    )
 
 
 async def acknowledge(call: Call) -> Response:

@@ -126,6 +126,7 @@ class SaidDecision(RequestFields, frozen=True, kw_only=True):
     scope: Scope = "once"
     pattern: str | None = None
     arguments: dict[str, Any] | None = None
+    seen: str | None = None
     reason: str | None = None
     value: Any = msgspec.UNSET
 
@@ -156,9 +157,10 @@ class Hushed(msgspec.Struct, frozen=True):
 
 class DecisionBody(SaidDecision, frozen=True, kw_only=True):
     """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
-    `arguments`, which replace all arguments of the call. `deny` takes a `reason`, which the agent sees; and `scope`
-    and `pattern`, for later calls. `answer` takes the `value` that answers the question. `channel`: where the person
-    decides, for the audit trail."""
+    `arguments`, which replace all arguments of the call, with `seen`: the code of their evidence, which the result
+    `unseen` of the same decision names. `deny` takes a `reason`, which the agent sees; and `scope` and `pattern`, for
+    later calls. `answer` takes the `value` that answers the question. `channel`: where the person decides, for the
+    audit trail."""
 
     channel: ChannelName = "web"
 
@@ -200,6 +202,7 @@ class ApproveBody(RequestFields, frozen=True, kw_only=True):
     scope: Scope = "once"
     pattern: str | None = None
     arguments: dict[str, Any] | None = None
+    seen: str | None = None
 
 
 class CancelBody(RequestFields, frozen=True, kw_only=True):

@@ -159,6 +159,13 @@ def content_of_request(
     )
 
 
+def digest_of_edit(arguments: Any, secret: Collection[str], asked: str) -> str:
+    """Return the digest of arguments that a person gave instead of those whose digest is `asked`. It is another one,
+    too, if only a secret differs; two such edits have the same."""
+    digest = digest_of_value(mask_arguments(arguments, secret))
+    return digest if digest != asked else digest_of_value(["edited", asked])
+
+
 def content_of_approval(approval: Approval) -> CallContent:
     """Return the content of a call, as far as an approval shows it: without what is masked there."""
     return shown_content(

@@ -42,7 +42,7 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.operations.questions import expiry, wait_for_person
+from supervisor.runtime.operations.questions import expiry, wait_for_person, wants_evidence
 from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
 from supervisor.runtime.plans.rules import why_not_begun
@@ -167,6 +167,10 @@ class Call(ABC):
     def begin_evidence(self) -> "Taking | None":
         """Begin to take evidence of the call, which waits for a person; None if there is none to take."""
         return None
+
+    async def take_wanted(self) -> None:
+        """Take the evidence of an edit that a person wants."""
+        raise NotImplementedError(f"{self.name} has no preview")
 
     @property
     def preview_seconds(self) -> float | None:
@@ -430,6 +434,9 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 taking = call.begin_evidence()
                 try:
                     await wait_for_person(attempt, operation)
+                    while wants_evidence(attempt, operation):
+                        await call.take_wanted()
+                        await wait_for_person(attempt, operation)
                 finally:
                     if taking is not None:
                         taking.cancel()

@@ -152,6 +152,11 @@ class FunctionCall(Call):
             taking.begin()
         return taking
 
+    async def take_wanted(self) -> None:
+        from supervisor.runtime.operations.evidence import take_wanted
+
+        await take_wanted(self)
+
     @property
     def wants(self) -> Used:
         return ASKING_CALL if self.tool.asks_model else A_CALL
