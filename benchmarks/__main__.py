@@ -42,7 +42,10 @@ NAMES = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}, peers, curves, frameworks, temporal"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"one of {', '.join(NAMES)}, peers, curves, frameworks, temporal, postgres",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document at the end, on stdout")
     parser.add_argument(

@@ -123,12 +123,12 @@ def _short(value: float | None) -> str:
 
 def in_new_process(measure: Callable[..., Found], *arguments: Any) -> Found:
     """Measure in a new process, for what only a new process can show. It has imported the package and no more."""
-    with ProcessPoolExecutor(1, mp_context=_new_processes()) as pool:
+    with ProcessPoolExecutor(1, mp_context=new_processes()) as pool:
         return pool.submit(measure, *arguments).result(timeout=3600)
 
 
 @cache
-def _new_processes() -> Any:
+def new_processes() -> Any:
     """Return a source of processes that are forks of one that has only imported what benchmarks import."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["benchmarks.scenes", "anyio._backends._asyncio", "anyio._backends._trio"])

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from supervisor.core.usage import Spent, Usage, UsagePart, UsageReport
     from supervisor.core.values import (
         AgentView,
+        Allowance,
         Answer,
         Approval,
         Approve,
@@ -105,6 +106,7 @@ __all__ = [
     "ActivityWatch",
     "AgentSpec",
     "AgentView",
+    "Allowance",
     "Answer",
     "Approval",
     "Approve",
@@ -246,8 +248,8 @@ if not TYPE_CHECKING:  # a type checker knows the names by the imports above
             "supervisor.core.declarations.tool_context": "StepContext ToolContext",
             "supervisor.core.sessions.trees": "KeptTree Origin PrunableTree PruneResult",
             "supervisor.core.values": """
-                AgentView Answer Approval Approve Decision DecisionResult Deny Evidence Fork HushedBy JobView LaterCall
-                Message Option Outcome Policy SendResult SessionView ToolCall ToolResult Vote
+                AgentView Allowance Answer Approval Approve Decision DecisionResult Deny Evidence Fork HushedBy JobView
+                LaterCall Message Option Outcome Policy SendResult SessionView ToolCall ToolResult Vote
             """,
             "supervisor.core.usage": "Spent Usage UsagePart UsageReport",
             "supervisor.core.approvals.chat_words": "ChatResult",

@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import secrets
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from one_backend import left_out
 
-from supervisor import AgentSpec, agent
+from supervisor import AgentSpec, MemoryStore, SqliteStore, agent
 from supervisor.testing import fresh_process, virtual_asyncio, virtual_trio
 
 ROOT = Path(__file__).parent
@@ -78,6 +79,32 @@ def anyio_backend(request):
 def virtual_backend(request):
     """A backend whose clock jumps to the next timer."""
     return request.param()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The URL of a database on the PostgreSQL server of this run."""
+    import postgres_server  # with psycopg, which other tests need not wait for
+
+    base = tmp_path_factory.getbasetemp()
+    with postgres_server.shared(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres(server):
+    """The URL of a store of its own on PostgreSQL."""
+    return f"{server}?schema=t{secrets.token_hex(6)}"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def new_store(request, tmp_path):
+    """A store of each kind, which was not opened yet."""
+    if request.param == "postgres":
+        from supervisor.store.postgres.store import PostgresStore
+
+        return PostgresStore(request.getfixturevalue("postgres"))
+    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
 
 
 @pytest.fixture

@@ -35,6 +35,15 @@ def test_the_benchmark_of_temporal_runs_small(tmp_path):
     assert worst_cancel(run_small(tmp_path, "temporal", BENCHMARK_TEMPORAL=find_program())) > 0
 
 
+@pytest.mark.slow
+def test_the_benchmark_of_postgresql_runs_small(tmp_path, server):
+    """By its name alone, too. Its ratios have a row for each number of sessions and backend."""
+    rows = run_small(tmp_path, "postgres", BENCHMARK_POSTGRES=server)["postgres"]["rows"]
+    assert {(row["sessions"], row["backend"]) for row in rows} == {
+        (sessions, backend) for sessions in (1, 10, 100) for backend in ("asyncio", "trio")
+    }
+
+
 @pytest.mark.soak
 def test_a_cancel_on_temporal_reaches_the_process_of_a_call_within_two_seconds(tmp_path):
     """On a machine with nothing else to do; in CI, tests/temporal/test_temporal_limits.py counts signs of life."""

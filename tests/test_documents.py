@@ -38,6 +38,7 @@ EXECUTED_BY = {
     "docs/how-to/other-languages.md": "channels/web/test_generated_clients.py",
     "docs/how-to/people.md": "core/test_reservations.py",
     "docs/how-to/previews.md": "examples/test_previews_example.py",
+    "docs/how-to/kubernetes.md": "test_kubernetes.py",
     "docs/how-to/postgresql.md": "store/test_postgres.py",
     "docs/how-to/repair.md": "transcripts/test_repaired_messages.py",
     "docs/how-to/schedules.md": "runtime/test_guide_of_schedules.py",

@@ -70,6 +70,7 @@ BOUNDS = {
     "rescue_module.MOVED_WITHIN_SECONDS",
     "rules.LARGEST_BYTES",
     "rules_workflow.MOST",
+    "schema.PATIENCE_SECONDS",
     "schema.STEPS",
     "sessions.MOST",
     "worker.STOPPED_AFTER_SECONDS",
@@ -80,6 +81,8 @@ BOUNDS = {
     "WorkflowEnvironment.most_live",
 }
 """Numbers and tables that tests make small enough to reach."""
+STORES = {"_owner.SqliteStore"}
+"""What is exchanged where tests of a store in a file run on PostgreSQL (on_postgres.py)."""
 OWN = {"HERE", "module", "logger"}
 """Names of what belongs to a test: its module, and a logger of its own."""
 
@@ -164,5 +167,5 @@ def test_all_that_tests_replace_is_listed_and_little():
         for _, call, imported in calls({"replaced", "wrapped"})
         if imported.get(ast.unparse(call.func)) == "supervisor.testing" and is_ours(call.args[0], imported)
     }
-    assert found == FUNCTIONS | FORMER | BOUNDS
+    assert found == FUNCTIONS | FORMER | BOUNDS | STORES
     assert len(FUNCTIONS) <= MOST

@@ -90,9 +90,9 @@ def environment(name: str, needs: tuple[str, ...]) -> Path:
     return python
 
 
-def measured(python: Path, script: str, how: str, count: int, folder: Path) -> dict[str, Any]:
+def measured(python: Path, script: str, how: str, count: int, folder: Path, *more: str) -> dict[str, Any]:
     """Run a peer's script: so many cycles, in a folder on the same disk."""
-    command = [str(python), str(Path(__file__).with_name(f"{script}_cycles.py")), str(count), how]
+    command = [str(python), str(Path(__file__).with_name(f"{script}_cycles.py")), str(count), how, *more]
     env = {**os.environ, "PYTHONPATH": "", "DBOS__CLOUD": "", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=300, env=env)
     if done.returncode:

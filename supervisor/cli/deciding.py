@@ -17,7 +17,18 @@ from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.batches import Named, SessionOption, ToolOption, decide_all, list_for
 from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in_approval
-from supervisor.cli.options import ANYWHERE, AnyPlace, ApprovalId, ByOption, JsonOption, SessionId, parse_arguments
+from supervisor.cli.options import (
+    ANYWHERE,
+    AnyPlace,
+    ApprovalId,
+    ByOption,
+    ForOption,
+    JsonOption,
+    SessionId,
+    UsesOption,
+    parse_arguments,
+    parse_duration,
+)
 from supervisor.core.approvals.questions import read_answer
 from supervisor.core.calls.rules import deniable, find_option
 from supervisor.core.documents import decision_document, outcome_document
@@ -59,19 +70,29 @@ def approve(
         str | None,
         Parameter(help="For a wider scope: one of the patterns that are offered. Default: exactly this call."),
     ] = None,
+    uses: UsesOption = None,
+    for_: ForOption = None,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
-    """Approve a call, or several: each runs once. With a wider scope, later calls that the pattern covers run without
-    asking. With a session alone, list what waits there, and say how to approve exactly that."""
+    """Approve a call, or several: each runs once. With a wider scope, or with --uses or --for, later calls that the
+    pattern covers run without asking. With a session alone, list what waits there, and say how to approve exactly
+    that."""
     named = Named(approvals, session, tool, shown)
+    minutes = None if for_ is None else parse_duration(for_).total_seconds() / 60
+
+    def approval(name: str, arguments: dict[str, Any] | None = None) -> Approve:
+        return Approve(
+            by=name, arguments=arguments, seen=seen, scope=scope, pattern=pattern, uses=uses, minutes=minutes
+        )
+
     if named.one is None:
         if form or edit is not None:
             raise InvalidInput("other arguments are for one call: approve it by its id alone")
         if session is not None and shown is None:
             return list_for(named, place, as_json=json)
-        return decide_all(named, lambda name: Approve(by=name, scope=scope, pattern=pattern), by, place, as_json=json)
+        return decide_all(named, approval, by, place, as_json=json)
     if form and edit is not None:
         raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
     arguments = None if edit is None else parse_arguments(edit)
@@ -80,7 +101,7 @@ def approve(
         given = arguments
         if form and found.kind == "call":
             given = await fill_in_approval(found, instead="give the arguments as JSON, by --edit")
-        return Approve(by=name, arguments=given, scope=scope, pattern=pattern, seen=seen)
+        return approval(name, given)
 
     return _decide(named.one, decision, by, place, as_json=json)
 
@@ -203,6 +224,11 @@ async def _cancel(supervisor: Supervisor, session: str, reason: str | None, by: 
     return run
 
 
+def _end_of(made: Approve) -> str:
+    counted = [] if made.uses is None else [f"the next {made.uses} times" if made.uses > 1 else "one more time"]
+    return ", ".join([*counted, *([] if made.minutes is None else [f"for {made.minutes:g} minutes"])])
+
+
 def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
     import anyio
 
@@ -229,7 +255,8 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
             pattern = option.pattern if option is not None else None
             here = where_rule_holds(found.root_session if made.scope == "session" else None)
             what = "No longer asked" if is_yes else "Denied from now on"
-            say_on_stderr(f"{what} {here}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
+            end = f", {_end_of(made)}" if isinstance(made, Approve) and _end_of(made) else ""
+            say_on_stderr(f"{what} {here}{end}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
             for rule in result.rules or (result.rule,):
                 say_on_stderr(f"To revoke it: supervisor rules revoke {rule}{place.option}")
     if result.is_accepted and not result.running:

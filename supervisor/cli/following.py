@@ -19,7 +19,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import AnyPlace, Place
 from supervisor.cli.progress import follow
 from supervisor.cli.story import is_progress
-from supervisor.core.errors import RunBlocked, SupervisorError
+from supervisor.core.errors import RunBlocked, StoreError, SupervisorError
 from supervisor.core.values import SessionView
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import Supervisor
@@ -37,7 +37,11 @@ def goes_on(place: Place) -> str | None:
     None if a person has to resume them."""
     if place.is_server:
         return f"It goes on at {place.where}:"
-    if place.postgres is not None or (found := find_offer(place.path)) is None or found.process is None:
+    try:
+        found = None if place.local is None else find_offer(place.local)
+    except StoreError:  # the caller has told of it
+        return None
+    if found is None or found.process is None:
         return None
     return f"The daemon of this store (process {found.process[0]}) goes on with it:"
 

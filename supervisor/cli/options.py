@@ -6,6 +6,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -19,6 +20,7 @@ from supervisor.core.store_urls import (
     TemporalStore,
     is_postgres,
     is_temporal,
+    read_postgres_url,
     read_store_file,
     read_temporal_url,
     without_password,
@@ -51,6 +53,12 @@ ApprovalId = Annotated[str, Parameter(help="The approval's id, whole or short, a
 ToolName = Annotated[str, Parameter(help="The tool's name.")]
 JsonOption = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON document on stdout.")]
 ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for the audit trail. Default: login name.")]
+UsesOption = Annotated[
+    int | None, Parameter(name="--uses", help="It allows so many later calls, of this session unless --scope always.")
+]
+ForOption = Annotated[
+    str | None, Parameter(name="--for", help="It allows the later calls of so long, such as 15m; likewise.")
+]
 BackendOption = Annotated[Literal["asyncio", "trio"], Parameter(name="--backend", help="The event loop to run on.")]
 UnattendedOption = Annotated[
     Policy,
@@ -72,6 +80,17 @@ WaitOption = Annotated[
         name="--wait", negative=(), help="Wait until the session has ended, for decisions that people make elsewhere."
     ),
 ]
+
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a duration such as 30d; raises InvalidInput."""
+    match = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip(), re.ASCII)
+    if match is None:
+        raise InvalidInput(f"{text} is no duration: give a number followed by s, m, h, d or w, such as 30d")
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
 @Parameter(name="*")
@@ -98,9 +117,18 @@ class Place:
         named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
         if not is_postgres(named):
             return None
-        if named == self.store and without_password(named) != named:
-            raise InvalidInput("every user of this machine sees what --store has: give the password by PGPASSFILE")
-        return named
+        return read_postgres_url(named) if named == self.store else named
+
+    @cached_property
+    def local(self) -> Path | None:
+        """What begins the names of the files that the store has on this machine, as that of its daemon. A store on
+        PostgreSQL is asked for its id. Raises InvalidInput, StoreError."""
+        if self.postgres is None:
+            return self.path
+        from supervisor.wiring.app import opened
+
+        with opened(self.postgres) as store:
+            return None if store.local is None else Path(store.local)
 
     @property
     def temporal(self) -> TemporalStore | None:

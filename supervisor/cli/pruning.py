@@ -6,10 +6,9 @@ Rules
 - Only a person may prune: a process that a supervised call started is refused (A4).
 """
 
-import re
 import sys
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import anyio
@@ -19,13 +18,12 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import HERE, JsonOption, Place
+from supervisor.cli.options import HERE, JsonOption, Place, parse_duration
 from supervisor.core.approvals.facts import ago
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.text.visible import visible
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LISTED: Final = 20
 """Trees that are listed by name; more of them are only counted."""
 
@@ -57,14 +55,6 @@ def prune(
         document: dict[str, Any] = {"dry_run": dry_run, "removed": removed, **_document(forecast)}
         answers.print_json(document)
     return Exit.DONE
-
-
-def parse_duration(text: str) -> timedelta:
-    """Return a duration such as 30d; raises InvalidInput."""
-    match = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip(), re.ASCII)
-    if match is None:
-        raise InvalidInput(f"{text} is no duration: give a number followed by s, m, h, d or w, such as 30d")
-    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
 def _before(older_than: str) -> datetime:

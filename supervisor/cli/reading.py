@@ -291,7 +291,12 @@ def print_approvals(found: Sequence[Approval]) -> None:
                 text.append("\n" + " " * 13 + "│ ").append(line, style)
             text.append("\n")
         text.rstrip()
-        for n, grant in enumerate(grants(approval, "session") if is_pending else ()):
+        offered = grants(approval, "session") if is_pending else ()
+        for grant, ends in ((each, each.allowance) for each in offered if each.allowance is not None):
+            option = f"--uses {ends.uses}" if ends.uses else f"--for {ends.minutes}m"
+            text.append(f"\n    {grant.words[0].lower()}{grant.words[1:]:<20} {option}, for: ", style="dim")
+            text.append(grant.pattern.replace("\n", "\n" + " " * 13 + "│ "))
+        for n, grant in enumerate(each for each in offered if each.allowance is None):
             label = "\n    further  --scope session|always, for exactly: " if not n else "\n             or --pattern: "
             text.append(label, style="dim").append(grant.pattern.replace("\n", "\n" + " " * 13 + "│ "))
         if is_pending and not approval.shown:

@@ -5,20 +5,20 @@ Only a person may change rules: a process that a supervised call started is refu
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from supervisor.channels.wording.cards import summary
-from supervisor.channels.wording.granting import where_rule_holds
+from supervisor.channels.wording.granting import ending_of, where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, ToolName
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, ToolName, parse_duration
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls import rules as core
-from supervisor.core.calls.rules import Rule
+from supervisor.core.calls.rules import Rule, end_words
 from supervisor.core.documents import rule_document
 from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.text.visible import visible
@@ -70,6 +70,10 @@ def allow(
         ),
     ] = False,
     pending: PendingOption = False,
+    uses: Annotated[int | None, Parameter(help="It allows only so many calls.")] = None,
+    for_: Annotated[
+        str | None, Parameter(name="--for", help="It allows only the calls of so long from now on, such as 15m.")
+    ] = None,
     by: ByOption = None,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
@@ -82,7 +86,10 @@ def allow(
         The calls that it covers. For the shell: a whole command, or its first words followed by a space and `*`.
         `in /folder: git status` covers one folder only. For other tools: the JSON object of all arguments.
     """
-    rule = core.make_rule("allow", tool, pattern, "command line", session, unreviewed=unreviewed)
+    until = None if for_ is None else datetime.now(UTC) + parse_duration(for_)
+    rule = core.make_rule(
+        "allow", tool, pattern, "command line", session, unreviewed=unreviewed, uses=uses, until=until
+    )
     return _add(rule, by, place, as_json=json, pending=pending)
 
 
@@ -201,7 +208,8 @@ def _change(
 
 
 def _sentence(rule: Rule) -> str:
-    return f"{rule.kind} {visible(rule.tool)} {where_rule_holds(rule.session)}: {_pattern(rule)}{_review(rule)}"
+    ends = end_words(rule.uses, rule.until)
+    return f"{rule.kind} {visible(rule.tool)} {where_rule_holds(rule.session)}{ends}: {_pattern(rule)}{_review(rule)}"
 
 
 def _review(rule: Rule) -> str:
@@ -224,7 +232,8 @@ def _print_rules(found: list[Rule]) -> None:
         text = Text("\n" if number else "")
         style = {"allow": "green", "deny": "red", "ask": "yellow"}[rule.kind]
         text.append(f"{rule.id}  ", style="bold").append(rule.kind, style=style)
-        text.append(f" {visible(rule.tool)}, {where_rule_holds(rule.session)}{_review(rule)}\n")
+        ends = f", {ending}" if (ending := ending_of(rule, now)) else ""
+        text.append(f" {visible(rule.tool)}, {where_rule_holds(rule.session)}{ends}{_review(rule)}\n")
         for line in _pattern(rule).split("\n"):
             text.append("  │ ", style="dim").append(f"{line}\n")
         since = f", {instant_text(rule.added_at, now)} ({ago(rule.added_at, now)})" if rule.added_at else ""

@@ -72,7 +72,7 @@ def serve(
     namespace = place.temporal
     if mirror is not None and namespace is None:
         raise InvalidInput(f"--mirror goes with --store {TEMPORAL}")
-    store = place.path if namespace is None else mirror or place.mirror
+    store = place.postgres or place.path if namespace is None else mirror or place.mirror
     settings = settle(
         configuration,
         store=store,
@@ -87,8 +87,9 @@ def serve(
     names = ", ".join(sorted(settings.agents)) or "no agents; name files with agents to offer them"
 
     def is_open() -> None:
-        say_on_stderr(f"Serving {namespace or place.path} on {daemon.url} ({names})")
-        for caution in cautions(configuration, settings.agents, place.path if namespace is None else None):
+        say_on_stderr(f"Serving {namespace or place.where} on {daemon.url} ({names})")
+        in_file = place.path if namespace is None and place.postgres is None else None
+        for caution in cautions(configuration, settings.agents, in_file):
             say_on_stderr(f"warning: {caution}")
         if not HELD:
             say_on_stderr(f"Note: {WHAT_HOLDS}")

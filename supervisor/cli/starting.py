@@ -81,7 +81,7 @@ def start(
 
 def offered_there(place: AnyPlace) -> tuple[dict[str, AgentSpec[..., Any]], tuple[Rule, ...]]:
     """Load what the daemon of a store offers, before the store is opened. Raises InvalidInput if no daemon lives."""
-    if place.postgres is not None or (found := find_offer(place.path)) is None:
+    if (local := place.local) is None or (found := find_offer(local)) is None:
         raise InvalidInput(
             f"start asks a server, a cluster or a daemon of the same store, and no daemon serves {place.where}: "
             f"start one with supervisor serve FILE.py, name a server by --server, ${SERVER} or --store {TEMPORAL}, or "

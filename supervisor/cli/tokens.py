@@ -6,6 +6,8 @@ store refuse the token, and logins that began with it.
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -67,12 +69,14 @@ def _make(*, as_json: bool) -> int:
 
 def _list(config: Path | None, place: Place, *, as_json: bool) -> int:
     configuration, place = configured(config, place)
-    revocations, now = _revocations(place), datetime.now(UTC)
+    now = datetime.now(UTC)
     found: list[dict[str, Any]] = []
-    for person in configuration.persons():
-        for known in person.tokens:
-            status = "revoked" if known.hash in revocations else "valid" if known.is_valid(now) else "expired"
-            found.append({"person": person.name, "hash": known.hash, "expires_at": known.expires_at, "status": status})
+    with _revocations(place) as revocations:
+        for person in configuration.persons():
+            for known in person.tokens:
+                status = "revoked" if known.hash in revocations else "valid" if known.is_valid(now) else "expired"
+                row = {"person": person.name, "hash": known.hash, "expires_at": known.expires_at, "status": status}
+                found.append(row)
     if as_json:
         answers.print_json(found)
     for each in found if not as_json else ():
@@ -97,14 +101,15 @@ def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> 
     hashed = shown if is_token_hash(shown) else hash_token(shown)
     configuration, place = configured(config, place)
     if not place.exists:
-        raise NotFound(f"there is no store at {place.path}; name the store that is served, with --config or --store")
+        raise NotFound(f"there is no store at {place.where}; name the store that is served, with --config or --store")
     whose = [each.name for each in configuration.persons() if any(hashed == known.hash for known in each.tokens)]
-    _revocations(place).add(Revocation(token=hashed, at=datetime.now(UTC), by=login_name()))
+    with _revocations(place) as revocations:
+        revocations.add(Revocation(token=hashed, at=datetime.now(UTC), by=login_name()))
     if as_json:
-        answers.print_json({"hash": hashed, "person": whose[0] if whose else None, "store": str(place.path)})
+        answers.print_json({"hash": hashed, "person": whose[0] if whose else None, "store": place.where})
     else:
         print(f"revoked {hashed}: {visible(whose[0]) if whose else 'of no person in the configuration'}")
-        say_on_stderr(f"Daemons that serve {place.path} refuse it from now on, and logins that began with it.")
+        say_on_stderr(f"Daemons that serve {place.where} refuse it from now on, and logins that began with it.")
     return Exit.DONE
 
 
@@ -115,12 +120,18 @@ def configured(config: Path | None, place: Place) -> "tuple[Configuration, Place
     configuration = Configuration() if config is None else read_configuration(config)
     if place.store is None and (file := configuration.store_file) is not None:
         return configuration, Place(os.fspath(file))
-    if place.store is None and (namespace := configuration.temporal) is not None:
-        return configuration, Place(str(namespace))
+    if place.store is None and (url := configuration.postgres or configuration.temporal) is not None:
+        return configuration, Place(str(url))
     return configuration, place
 
 
-def _revocations(place: Place) -> "Revocations":
+@contextmanager
+def _revocations(place: Place) -> "Iterator[Revocations]":
     from supervisor.channels.web.revocations import Revocations, revocations_of
+    from supervisor.wiring.app import opened
 
-    return Revocations(revocations_of(place.path if place.temporal is None else place.mirror))
+    if place.postgres is None:
+        yield Revocations(revocations_of(place.path if place.temporal is None else place.mirror))
+        return
+    with opened(place.postgres) as store:
+        yield Revocations(store.book("revoked"))

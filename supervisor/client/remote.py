@@ -215,7 +215,9 @@ class RemoteSupervisor(Supervisor):
         await self._ask(command, _path("sessions", command.session, "budget"), msgspec.to_builtins(command.budget))
 
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
-        body = {name: getattr(command.rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        rule = command.rule
+        body = {name: getattr(rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
+        body |= {name: end for name in ("uses", "until") if (end := getattr(rule, name)) is not None}
         if command.pending:
             body["pending"] = True
         return value_of(Rule, await self._ask(command, "/api/rules", body))
@@ -426,9 +428,11 @@ def _reader(kind: type[T]) -> Callable[[Any], T]:
 def _said(decision: Decision) -> dict[str, Any]:
     """Return a decision as the API takes it."""
     match decision:
-        case Approve(arguments=arguments, scope=scope, pattern=pattern, seen=seen):
+        case Approve(arguments=arguments, scope=scope, pattern=pattern):
+            more = {name: getattr(decision, name) for name in ("uses", "until", "minutes", "seen")}
+            more = {name: value for name, value in more.items() if value is not None}
             edited = None if arguments is None else to_json(arguments, "an edited argument", exact=True)
-            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern, "seen": seen}
+            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern, **more}
         case Deny(reason=reason, scope=scope, pattern=pattern):
             return {"decision": "deny", "reason": reason, "scope": scope, "pattern": pattern}
         case Answer(value=value):

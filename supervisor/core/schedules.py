@@ -34,6 +34,8 @@ NOT_ON_TEMPORAL: Final = (
     "session's id cannot have that. Let a cron job call: supervisor start AGENT INPUT --session ID --detach"
 )
 LONGEST_CRON_CHARACTERS: Final = 200
+OF_TRIGGER: Final = "trigger "
+"""Begins the name on whose behalf the session of a trigger works."""
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,7 +15,7 @@ Rules
 import re
 import sys
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
 from supervisor.core.errors import InvalidInput
 
@@ -27,6 +27,7 @@ _NEARLY: Final = re.compile(r"(sqlite|memory):.*|:memory:", re.IGNORECASE | re.A
 _TEMPORAL: Final = re.compile(
     r"temporal://([a-z0-9._-]+|\[[0-9a-f:.]+\]):([0-9]{1,5})/([a-z0-9][a-z0-9._-]*)", re.IGNORECASE | re.ASCII
 )
+_SECRETS: Final = ("password", "sslpassword")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE | re.ASCII)
 
 
@@ -69,15 +70,35 @@ def is_postgres(text: str) -> bool:
     return text.lower().startswith(("postgresql://", "postgres://"))
 
 
+def read_postgres_url(text: str) -> str:
+    """Return the URL of a store on PostgreSQL that an option or a configuration names, which others may read. Raises
+    InvalidInput for one with a password."""
+    if has_password(text):
+        raise InvalidInput("others can read this, and it has a password: give that by PGPASSFILE, or passfile=FILE")
+    return text
+
+
+def has_password(text: str) -> bool:
+    """Return whether the URL of a store on PostgreSQL has a secret. Raises InvalidInput."""
+    _, user, query = _postgres_parts(text)
+    return ":" in user or any(name in _SECRETS for name, _ in query)
+
+
 def without_password(text: str) -> str:
     """Return the URL of a store on PostgreSQL as it is shown. Raises InvalidInput."""
+    parts, user, pairs = _postgres_parts(text)
+    query = urlencode([pair for pair in pairs if pair[0] not in _SECRETS], safe="/")
+    _, at, where = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user.partition(':')[0]}{at}{where}", query=query, fragment="").geturl()
+
+
+def _postgres_parts(text: str) -> tuple[SplitResult, str, list[tuple[str, str]]]:
+    """Return a URL's parts, its user with a password, and its query."""
     try:
         parts = urlsplit(text)
-        query = urlencode([pair for pair in parse_qsl(parts.query) if pair[0] != "password"], safe="/")
-        user, at, where = parts.netloc.rpartition("@")
+        return parts, parts.netloc.rpartition("@")[0], parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         raise InvalidInput("a store on PostgreSQL is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME") from None
-    return parts._replace(netloc=f"{user.partition(':')[0]}{at}{where}", query=query, fragment="").geturl()
 
 
 def is_temporal(text: str) -> bool:

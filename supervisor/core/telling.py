@@ -271,11 +271,24 @@ class Telling:
                 through = () if event.through is None else (", through ", NAME(event.through))
                 voters = () if not event.votes else (", with the vote of ", PERSON(", ".join(event.votes)))
                 batch = () if event.batch is None else (", in batch ", NAME(event.batch))
-                said = word, f"{wide} by ", *_by(event), edited, *voters, *through, *batch, *_because(event.reason)
+                ends = _end_words(event.uses, event.until)
+                said = (
+                    word,
+                    f"{wide} by ",
+                    *_by(event),
+                    *ends,
+                    edited,
+                    *voters,
+                    *through,
+                    *batch,
+                    *_because(event.reason),
+                )
             case e.ApprovalVoted():
                 wide = "" if event.scope == "once" else f" {HOW_LONG[event.scope]}"
                 other = () if bytes(event.value) == b"null" else (", for ", _value(event.value))
-                said = "voted for", f"{wide} by ", *_by(event), f", of {event.quorum} who must", *other
+                given = None if event.minutes is None else f", for {event.minutes:g} minutes"
+                ends = (*_end_words(event.uses, event.until), *([given] if given else []))
+                said = "voted for", f"{wide} by ", *_by(event), *ends, f", of {event.quorum} who must", *other
             case e.EvidenceTaken() | e.EvidenceWanted():
                 said = _evidence(event)
             case e.QuestionAsked():
@@ -406,8 +419,17 @@ def _rule(event: e.AnyEvent) -> _Words | None:
         case e.RuleAdded(rule=rule):
             origin: _Words = (" ", _approval_of(event.approval)) if event.approval else (", ", NAME(rule.origin))
             held: _Words = ("every session",) if rule.session is None else ("session ", _session(rule.session))
-            told = *_rule_words(rule), " in ", *held, *_because(rule.reason), *origin
+            told = (
+                *_rule_words(rule),
+                *_end_words(rule.uses, rule.until),
+                " in ",
+                *held,
+                *_because(rule.reason),
+                *origin,
+            )
             return PERSON(event.by), " added ", RULE(rule.id or ""), ": ", *told
+        case e.RuleUsed():
+            return "a call of session ", _session(event.session), " used ", RULE(event.rule)
         case e.RuleRevoked():
             return PERSON(event.by), " revoked ", RULE(event.rule)
         case e.CommandRefused():
@@ -417,7 +439,7 @@ def _rule(event: e.AnyEvent) -> _Words | None:
 
 
 def _schedule(event: e.AnyEvent) -> _Words | None:
-    """Tell what became of schedules."""
+    """Tell what became of schedules, and of what triggers have begun."""
     match event:
         case e.ScheduleAdded(schedule=schedule):
             told: _Words = (
@@ -438,6 +460,8 @@ def _schedule(event: e.AnyEvent) -> _Words | None:
             named: _Words = () if event.session is None else (" [", _session(event.session), "]")
             told = "schedule ", NAME(event.schedule), f" {event.became} at ", _instant(event.instant)
             return *told, *named, *_because(event.reason)
+        case e.DeliveryPruned():
+            return "a trigger begins session ", _session(event.session), " no more: it was removed"
     return None
 
 
@@ -463,6 +487,12 @@ def _rule_words(rule: Rule) -> _Words:
     """Tell what a rule says, but not where it holds."""
     pattern: str | Part = "any arguments" if rule.pattern is None else CODE(rule.pattern)
     return f"{rule.kind} ", NAME(rule.tool), ": ", pattern, ", exactly this call" if rule.exact else ""
+
+
+def _end_words(uses: int | None, until: datetime | None) -> _Words:
+    """Tell when an allowance ends; nothing for a rule without an end."""
+    counted = () if uses is None else (", for one call" if uses == 1 else f", for {uses} calls",)
+    return counted if until is None else (*counted, ", until ", _instant(until))
 
 
 def _call_parts(event: e.ToolCallRequested) -> _Words:

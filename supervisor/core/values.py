@@ -27,6 +27,9 @@ Policy = Literal["allow", "ask", "deny"]
 """What happens to a call: it runs, a person is asked, or it is denied."""
 ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
 EvidenceKind = Literal["text", "table", "diff"]
+Urgency = Literal["low", "normal", "high"]
+URGENCIES: Final[tuple[Urgency, ...]] = get_args(Urgency)
+"""How soon people hear of an approval again, the lowest first."""
 ReportKind = Literal["text", "thought", "plan", "call", "result"]
 """What an agent reports of itself: what it said, thought and plans, and the calls that it made and their results."""
 Scope = Literal["once", "session", "always"]
@@ -49,6 +52,9 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True):
     `scope`: this call only; or, from now on, the calls that `pattern` covers in the root session's tree, or everywhere.
     Scope and pattern must have been offered (`Approval.options`); None: the exact pattern. Edited arguments were not
     offered: once only.
+
+    `uses`, `until`, `minutes`: only so many later calls run without asking, or only those that are asked for before an
+    instant, or within so many minutes from the decision on. The scope is then `session`, unless it is `always`.
     """
 
     by: str
@@ -58,6 +64,13 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True):
     seen: str | None = None
     """Of edited arguments of a call with a preview: the code of the evidence of them that the person has seen
     (`DecisionResult.seen`). Without it nothing is decided, and the result has the evidence (A18)."""
+    uses: int | None = None
+    until: datetime | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.scope == "once" and (self.uses, self.until, self.minutes) != (None, None, None):
+            msgspec.structs.force_setattr(self, "scope", "session")
 
 
 class Deny(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +139,15 @@ class Option(msgspec.Struct, frozen=True, gc=False):
 
     scope: Scope
     pattern: str | None = None
+
+
+class Allowance(msgspec.Struct, frozen=True, gc=False):
+    """What is offered first: to allow so many later calls that `pattern` covers, or those of so many minutes, in the
+    tree of the root session."""
+
+    pattern: str
+    uses: int | None = None
+    minutes: int | None = None
 
 
 class HushedBy(msgspec.Struct, frozen=True):
@@ -208,6 +230,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rule: str | None = None
     rules: tuple[str, ...] = ()
     """The ids of all its rules, one for each line of the pattern; empty if there is one at most."""
+    uses: int | None = None
+    until: datetime | None = None
+    """How many later calls the approval allows, and until when; null: without such an end."""
+    allowances: tuple[Allowance, ...] = ()
+    """Of `options`, those that surfaces offer first, each with an end of its own."""
     through: str | None = None
     """The approval whose decision made the rule that decided this one, too; `by` made that decision."""
     channel: str | None = None
@@ -240,6 +267,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the person should know, in our words: that the same call was denied just before."""
     because: str = ""
     """The caller's own words to the person who decides: a claim, which rules do not see."""
+    urgency: Urgency | None = None
+    """The most urgency that the agent claims. It lowers what rules and the configuration say, and never raises it."""
     inputs: tuple[str, ...] = ()
     """The inputs of the sub-agents at the end of `path`, each as text: agents of one name are told apart by them."""
     reminded_at: datetime | None = None
@@ -501,6 +530,8 @@ def decider_of(decision: Decision) -> str:
             f"{decision!r:.100} is no decision, so nothing is decided: give Approve(by=...), Deny(by=...) or "
             "Answer(by=..., value=...)"
         )
+    if isinstance(decision, Approve):
+        check_bounds(decision.uses, decision.until, decision.minutes)
     texts = {"by": decision.by}
     if not isinstance(decision, Answer):
         texts |= {"scope": decision.scope, "pattern": decision.pattern or ""}
@@ -512,6 +543,24 @@ def decider_of(decision: Decision) -> str:
     if not isinstance(decision, Answer) and decision.scope not in SCOPES:
         raise InvalidInput(f"{decision.scope!r} is no scope of a decision: it is one of {', '.join(SCOPES)}")
     return check_identity(decision.by)
+
+
+MOST_USES: Final = 1000
+MOST_MINUTES: Final = 366 * 24 * 60
+
+
+def check_bounds(uses: object, until: object, minutes: object = None) -> None:
+    """Raise InvalidInput for an end of an allowance that is none."""
+    if uses is not None and (type(uses) is not int or not 1 <= uses <= MOST_USES):
+        raise InvalidInput(f"uses={uses!r:.40}: give a whole number of calls, from 1 to {MOST_USES}")
+    if until is not None and (not isinstance(until, datetime) or until.tzinfo is None):
+        raise InvalidInput(f"until={until!r:.60}: give an instant with its time zone, such as datetime.now(UTC) + ...")
+    if minutes is None:
+        return
+    if until is not None:
+        raise InvalidInput("until and minutes both say when an allowance ends: give one of them")
+    if type(minutes) not in (int, float) or not 0 < minutes <= MOST_MINUTES:  # type: ignore[operator] # a number
+        raise InvalidInput(f"minutes={minutes!r:.40}: give a number above 0, and {MOST_MINUTES} at most")
 
 
 def check_word(what: str, text: str) -> str:

@@ -237,7 +237,7 @@ def _one(word: Word, by: str, found: Approval, waiting: tuple[Approval, ...]) ->
     decision = _decision(word, found, by)
     if decision is None:
         return _listed(waiting or (found,))
-    is_narrower = isinstance(decision, Deny) and decision.scope != word.scope
+    is_narrower = isinstance(decision, Approve | Deny) and decision.scope != word.scope
     told = ChatResult(kind="decided", approvals=(found,), once=(found,) if is_narrower else ())
     return Meant(((found, decision),), told)
 
@@ -245,11 +245,22 @@ def _one(word: Word, by: str, found: Approval, waiting: tuple[Approval, ...]) ->
 def _decision(word: Word, found: Approval, by: str) -> Decision | None:
     """Return the decision that a word means for an approval; None if the word cannot answer it."""
     if found.kind == "call":
+        if word.is_yes:
+            return _allowing(word, found, by)
         is_offered = any(option.scope == word.scope for option in deniable(found))
-        return Approve(by=by) if word.is_yes else Deny(by=by, scope=word.scope if is_offered else "once")
+        return Deny(by=by, scope=word.scope if is_offered else "once")
     if is_yes_or_no(found.schema) and word.said in ("yes", "no") and word.scope == "once":
         return Answer(value=word.is_yes, by=by)
     return None
+
+
+def _allowing(word: Word, found: Approval, by: str) -> Approve:
+    """Return an approval with the end that a word gives it; once, if its card offers no such allowance."""
+    kinds = ("uses" if word.uses is not None else "minutes") if word.scope != "once" else ""
+    first = next((each for each in found.allowances if kinds and getattr(each, kinds) is not None), None)
+    if first is None:
+        return Approve(by=by)
+    return Approve(by=by, scope="session", pattern=first.pattern, uses=word.uses, minutes=word.minutes)
 
 
 def _scope_of(word: Word) -> Scope:

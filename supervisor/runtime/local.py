@@ -31,10 +31,11 @@ from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.batches import left_out
 from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
 from supervisor.runtime.people.releasing import release
+from supervisor.runtime.plans.allowances import check_end
 from supervisor.runtime.plans.budgets import raise_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.release import Made
-from supervisor.runtime.plans.rules import book, revoke, rule_added
+from supervisor.runtime.plans.rules import book, find_unused, revoke, rule_added
 from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.starting import LocalStarting
@@ -65,7 +66,7 @@ class LocalSupervisor(LocalStarting):
     async def _until_seen(
         self, result: DecisionResult, again: Callable[[], Awaitable[DecisionResult]]
     ) -> DecisionResult:
-        """Wait for the evidence of what a person typed, as long as a preview may take; run the tree if no process does."""
+        """Wait for evidence of what a person typed, as long as a preview may take. Run the tree if no process does."""
         from supervisor.core.declarations.previews import PREVIEW_SECONDS
 
         root = self.reader.get_approval(result.approval).root_session
@@ -124,9 +125,16 @@ class LocalSupervisor(LocalStarting):
         rule = command.rule
         if rule.session is not None:
             rule = msgspec.structs.replace(rule, session=self.reader.get_row(rule.session).root)
-        new = msgspec.structs.replace(checked_rule(rule), id=self._runner.environment.new_rule_id())
-        await self._runner.journal.append(lambda view: list(rule_added(view, new, who, self._runner.clock.now())))
-        found = book(self._runner.journal.look()).find_same(new)
+        environment, clock = self._runner.environment, self._runner.clock
+        new = msgspec.structs.replace(checked_rule(rule), id=environment.new_rule_id())
+        check_end(new.uses, new.until, clock.now(), is_counted=not environment.shares_rules)
+
+        def plan(view: View) -> tuple[list[Entry], Rule | None]:
+            unused = None if new.uses is None else find_unused(view, new, who)
+            return [] if unused is not None else list(rule_added(view, new, who, clock.now())), unused
+
+        unused = await self._runner.journal.append_with_answer(plan)
+        found = unused or book(self._runner.journal.look()).find_same(new)
         if found is None:
             raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
         if command.pending:

@@ -56,6 +56,7 @@ log = FactLog(__name__)
 LOOK_SECONDS: Final = 60.0
 STAND_BACK_SECONDS: Final = 5.0
 SETTLING_SECONDS: Final = 10.0
+_HEARD: Final = frozenset({e.ScheduleAdded, e.ScheduleChanged, e.ScheduleDisputed, e.ScheduleHandled, e.RunFinished})
 """So long a process stands back with a schedule that the journal had with other words, until it knows whether another
 process has those."""
 
@@ -80,7 +81,7 @@ class Scheduling:
         self._was_removed = self._has_left = self._may_act = False
         self._disputed: dict[str, None] = {}
         """The names that another process has journaled with other words, and that are not answered yet."""
-        runner.published.connect(self._hear)
+        runner.listen(_HEARD, self._hear)
 
     def leave(self) -> None:
         """Begin nothing more: the program is about to leave the supervisor."""
@@ -132,22 +133,18 @@ class Scheduling:
             else:
                 log.warning("schedule.disputed", schedule=name, counts=f"that which {known.by} has added")
 
-    def _hear(self, rows: Sequence[JournalEntry]) -> None:
-        for row in rows:
-            if row.session != SCHEDULES:
-                if isinstance(row.event, e.RunFinished) and row.session in self._awaited:
-                    self._news.set()
-                continue
+    def _hear(self, row: JournalEntry) -> None:
+        if row.session == SCHEDULES or row.session in self._awaited:
             self._news.set()
-            match row.event:
-                case e.ScheduleAdded(schedule=schedule, is_configured=True) if self._differs(schedule):
-                    self._disputed[schedule.name] = None
-                case e.ScheduleDisputed(schedule=schedule) if self._differs(schedule):
-                    self._stand_back(schedule.name)
-                case e.ScheduleChanged(schedule=name, to="removed") if name in self._own:
-                    self._was_removed = True
-                case _:
-                    pass
+        match row.event:
+            case e.ScheduleAdded(schedule=schedule, is_configured=True) if self._differs(schedule):
+                self._disputed[schedule.name] = None
+            case e.ScheduleDisputed(schedule=schedule) if self._differs(schedule):
+                self._stand_back(schedule.name)
+            case e.ScheduleChanged(schedule=name, to="removed") if name in self._own:
+                self._was_removed = True
+            case _:
+                pass
 
     def _differs(self, schedule: Schedule) -> bool:
         return self._own.get(schedule.name, schedule) != schedule

@@ -25,11 +25,13 @@ from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
+from supervisor.runtime.plans.allowances import check_countable
 from supervisor.runtime.plans.begin import check_same_start, first_events
+from supervisor.runtime.plans.deliveries import is_delivery, refuse_delivered
 from supervisor.runtime.reading.reads import LocalReads
 from supervisor.seam import commands as c
 from supervisor.seam.runs import Run
-from supervisor.system.identity import HOST, attempt_started
+from supervisor.system.identity import attempt_started, is_here
 from supervisor.system.inside import Inside, find_ancestors
 from supervisor.system.loading import (
     COMMANDS,
@@ -87,8 +89,9 @@ class LocalStarting(LocalReads):
     async def begin(self, command: c.Start, who: str, also: Also | None = None) -> Run[Any] | None:
         """Carry out a start that is admitted. `also` returns what is journaled in the same append, and whether the
         session begins at all; it is asked in the plan. Return None if it does not."""
-        spec, given = self._with_input(command)
         named = command.session
+        self._refuse_delivered(command)
+        spec, given = self._with_input(command)
         root = check_session_id(named) if named is not None else self._runner.environment.new_session_id()
         created = self.reader.find_created(root) if named is not None else None
         if created is not None and not self.store.owns(root) and created.agent not in COMMANDS:
@@ -113,10 +116,12 @@ class LocalStarting(LocalReads):
                 check_same_start(known, references, spec.name, given, place, is_configured, command.budget)
                 self._claim_known(view, known)
                 return more, (known.version,)
+            refuse_delivered(view, command)
             if misfit is not None:
                 raise misfit
             command.check_exact()
             self._refuse_nameless(spec)
+            check_countable(begun.rules)
             is_new = True
             self._claim_new(view, root)
             on_behalf_of = printable_text(command.requester) if command.requester else who
@@ -150,6 +155,12 @@ class LocalStarting(LocalReads):
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if command.spec is None else ran, is_new=is_new)
+
+    def _refuse_delivered(self, command: c.Start) -> None:
+        """As `refuse_delivered`, before its input is looked at: the agent may take another one by now."""
+        if is_delivery(command):
+            self._runner.journal.catch_up()
+            refuse_delivered(self._runner.journal.look(), command)
 
     def _claim_known(self, view: View, known: SessionState) -> None:
         """Claim the tree of a session that is started again. Raises SessionConflict for one that a daemon may not run
@@ -249,7 +260,7 @@ class LocalStarting(LocalReads):
         """Return whether the process of a call or a job of a tree started this one, as far as it sees its ancestors."""
         view, above = self._runner.journal.look(), find_ancestors()
         states = (view.session(row.id) for row in self.store.find_sessions(root=root))
-        return any(host == HOST and process in above for state in states for host, process in _processes(state))
+        return any(is_here(host) and process in above for state in states for host, process in _processes(state))
 
     async def _run_declared(self, root: str) -> bool:
         """Run a tree that no process owns, if this program has declared its agent (R2). Return whether a process runs

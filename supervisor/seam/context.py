@@ -10,7 +10,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.usage import Usage
-from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
+from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult, Urgency
 from supervisor.seam.runs import ChildRun, TaskGroup, Timer
 
 P = ParamSpec("P")
@@ -23,7 +23,9 @@ class Operations(ABC):
 
     @overload
     @abstractmethod
-    async def call(self, tool: ToolCall, /, *, because: str = "") -> ToolResult[Any]: ...
+    async def call(
+        self, tool: ToolCall, /, *, because: str = "", urgency: Urgency | None = None
+    ) -> ToolResult[Any]: ...
     @overload
     @abstractmethod
     async def call(
@@ -32,7 +34,18 @@ class Operations(ABC):
     @overload
     @abstractmethod
     async def call(
-        self, tool: ToolSpec[..., R] | AgentSpec[..., R], /, *args: Any, because: str, **kwargs: Any
+        self,
+        tool: ToolSpec[..., R] | AgentSpec[..., R],
+        /,
+        *args: Any,
+        because: str,
+        urgency: Urgency | None = None,
+        **kwargs: Any,
+    ) -> ToolResult[R]: ...
+    @overload
+    @abstractmethod
+    async def call(
+        self, tool: ToolSpec[..., R] | AgentSpec[..., R], /, *args: Any, urgency: Urgency, **kwargs: Any
     ) -> ToolResult[R]: ...
     @abstractmethod
     async def call(
@@ -47,19 +60,33 @@ class Operations(ABC):
         invalid, its result says why.
 
         `because`: your words to the person who is asked, if one is: why the call is needed. Cards show and mark them as
-        the agent's own. No rule sees them, and they are no part of what identifies the call. A tool with a parameter of
-        this name gets it as that argument.
+        the agent's own. No rule sees them, and they are no part of what identifies the call.
+        `urgency`: the most urgency that the call has, "low" or "normal". It lowers what rules and the configuration say
+        of the call, and never raises it: "high" changes nothing.
+        A tool with a parameter of one of these two names gets it as that argument.
         """
 
     @overload
     @abstractmethod
-    async def ask(self, question: str, /, *, expires_in: float | None = None) -> str: ...
+    async def ask(
+        self, question: str, /, *, expires_in: float | None = None, urgency: Urgency | None = None
+    ) -> str: ...
     @overload
     @abstractmethod
-    async def ask(self, question: str, /, *, choices: Sequence[str], expires_in: float | None = None) -> str: ...
+    async def ask(
+        self,
+        question: str,
+        /,
+        *,
+        choices: Sequence[str],
+        expires_in: float | None = None,
+        urgency: Urgency | None = None,
+    ) -> str: ...
     @overload
     @abstractmethod
-    async def ask(self, question: str, /, *, schema: type[T], expires_in: float | None = None) -> T: ...
+    async def ask(
+        self, question: str, /, *, schema: type[T], expires_in: float | None = None, urgency: Urgency | None = None
+    ) -> T: ...
     @abstractmethod
     async def ask(
         self,
@@ -69,6 +96,7 @@ class Operations(ABC):
         choices: Sequence[str] | None = None,
         schema: Any = None,
         expires_in: float | None = None,
+        urgency: Urgency | None = None,
     ) -> Any:
         """Ask a person for one of `choices`, a value of the type `schema`, or free text. A question lives like an
         approval.
@@ -76,6 +104,7 @@ class Operations(ABC):
         `schema`: a type that JSON can hold (`bool`, a dataclass, a Struct). Answers are checked against its JSON
         schema, so that they can be given in a process that cannot import the type.
         `expires_in`: seconds after which the question cannot be answered; default: the agent's `approval_expires_in`.
+        `urgency`: as in `call`.
         Raises QuestionUnanswered if the question ends without an answer, and InvalidInput if the answer fits the schema
         but not the type.
         """

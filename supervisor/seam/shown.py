@@ -33,7 +33,7 @@ async def read_state(
     after: str | None = cursor_at(first.cursor, approval.position)
     while after is not None and not until(state):
         page = await supervisor.find_entries(approval.session, after=after)
-        events = (row.event for row in page if before is None or row.event.at <= before)
+        events = (row.event for row in page.items if before is None or row.event.at <= before)
         state, after = fold(events, approval.id, state, until), page.next
     return state
 

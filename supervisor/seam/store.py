@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from supervisor.core.errors import StoreRefused
 from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
@@ -13,6 +14,26 @@ from supervisor.core.values import Approval
 class Overtaken(StoreRefused):
     """Nothing of a transaction was written, since another process has committed meanwhile. The journal runs the plans
     again, on what is there now; no caller of the journal is told."""
+
+
+class StoreAway(StoreRefused):
+    """The server of a store does not answer now. Nothing is lost, and what was refused may be tried again soon."""
+
+
+class Book(Protocol):
+    """Lines that all processes of a store share, and that are no entries of a journal."""
+
+    def read(self, after: int) -> list[tuple[int, bytes]]:
+        """Return the lines after a number, each with its number, whichever process added them. Raises StoreError."""
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """Add lines; they are on disk when this returns. May be called in a worker thread. Raises StoreError."""
+
+    def note(self, lines: Sequence[bytes]) -> None:
+        """Add lines at once, without a sync: a crash of the server may lose them. Raises StoreError."""
+
+    def remove(self, lines: Collection[bytes]) -> None:
+        """Remove lines. Raises StoreError."""
 
 
 class Store(ABC):
@@ -29,10 +50,12 @@ class Store(ABC):
     """Where the store is, for messages to people."""
     id: str
     """10 lower-case letters and digits, made with the store. Its cursors begin with them. Set by `open`."""
+    is_shared: bool = False
+    """Whether processes on several machines may have it open."""
     is_durable: bool
     """Whether another process, or a later one, can answer the approvals of this one (A6)."""
-    jobs_folder: str | None = None
-    """The folder for logs of background jobs, made when it is needed; None if the store is in memory."""
+    local: str | None = None
+    """The path that begins the names of the files that the store has on this machine; None if it has none."""
     generation: int
     """Set by `begin`. It changes if another process has committed since the transaction before."""
     unreadable: Mapping[str, str]
@@ -66,6 +89,24 @@ class Store(ABC):
     @abstractmethod
     def rollback(self) -> None:
         """Undo the transaction. Idempotent."""
+
+    @property
+    def jobs_folder(self) -> str | None:
+        """The folder for logs of background jobs, made when it is needed; None if the store is in memory."""
+        return None if self.local is None else f"{self.local}.jobs"
+
+    def secret(self) -> bytes | None:
+        """Return the secret that signs logins, the same for all processes of the store; None if it has none itself, and
+        it is in a file next to it."""
+        return None
+
+    def book(self, name: str) -> Book | None:
+        """Return a book of the store; None if it has none itself, and the lines are in a file next to it."""
+        return None
+
+    def skew(self) -> timedelta:
+        """Return by how much the store's clock is ahead of this machine's; nothing for one of one machine. Cheap."""
+        return timedelta()
 
     def take_place(self, limit: str, at_once: int) -> int | None:
         """Take one of the places of a limit that all processes of the store share, and return its number; None if
@@ -213,6 +254,16 @@ class Store(ABC):
     @abstractmethod
     def claim(self, root: str) -> Owner | None:
         """Within a transaction: own a tree, or return the living process that owns it. A dead owner is replaced."""
+
+    def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
+        """Within a transaction: own those of these trees that no other process owns; return the owners of the others. A
+        store on another machine does it by one query."""
+        return {root: owner for root in roots if (owner := self.claim(root)) is not None}
+
+    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
+        """Return the open sessions of some trees, parents before children. A store on another machine does it by one
+        query."""
+        return [row for root in roots for row in self.find_sessions(root=root, is_open=True)]
 
     @abstractmethod
     def get_owner(self, root: str) -> Owner | None:

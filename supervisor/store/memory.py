@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import islice, takewhile
-from operator import attrgetter
-from typing import TypeVar
+from operator import attrgetter, itemgetter
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from supervisor.core.approvals.state import evidence_in
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
@@ -48,6 +47,7 @@ from supervisor.system.forks import inherited
 
 T = TypeVar("T")
 Entry = tuple[int, str, bytes]
+_position: Final = itemgetter(0)
 _BY, _TOOL, _AGENT = (attrgetter(name) for name in ("by", "tool", "agent"))
 """What an approval in the index and a filter have under the same name."""
 
@@ -362,11 +362,12 @@ class MemoryStore(Store):
         created, asked = self._body(session.id, session.created), self._body(session.id, entry.asked)
         assert created is not None
         assert asked is not None
-        ended, reminded = (self._body(session.id, position) for position in (entry.now.ended, entry.now.reminded))
+        now = entry.now
         found = as_asked(entry.id, session.id, entry.asked, read_path(created), created, asked)
-        evidence = [self._body(session.id, position) or b"" for position in evidence_in(entry.now.evidence)]
-        found = as_shown(found, (*entry.now.cards, *entry.now.votes), reminded, evidence)
-        return found if ended is None else as_ended(found, entry.now.status, ended)
+        names, reminded = (*now.cards, *now.votes, *now.evidence), self._body(session.id, now.reminded)
+        found = as_shown(found, names, reminded, lambda position: self._body(session.id, position) or b"")
+        ended = self._body(session.id, now.ended)
+        return found if ended is None else as_ended(found, now.status, ended)
 
 
 SMALL = 16
@@ -456,7 +457,3 @@ def _having(found: Iterable[ApprovalEntry], needle: str) -> Iterator[ApprovalEnt
 
 def _equal(found: Iterable[ApprovalEntry], of: "attrgetter[str]", wanted: str) -> Iterator[ApprovalEntry]:
     return (entry for entry in found if of(entry) == wanted)
-
-
-def _position(entry: Entry) -> int:
-    return entry[0]

@@ -6,14 +6,44 @@ import socket
 import stat
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
 from typing import Final
 
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AttemptStarted
+from supervisor.system.machine import MACHINE
 
 HOST: Final = socket.gethostname()
+
+
+def _namespace() -> str:
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)  # noqa: PTH116 # a text, not a path
+    except OSError:
+        return ""
+
+
+AMONG_MACHINES: Final = f"{HOST}/{sha256(f'{MACHINE} {_namespace()} {HOST}'.encode()).hexdigest()[:8]}"
+"""What a journal that machines share calls this one: a pid is that of a process in one system of pids only, and two
+containers may have one host name."""
+
+
+def host_of(*, is_shared: bool) -> str:
+    """Return what the journals of a store call this machine."""
+    return AMONG_MACHINES if is_shared else HOST
+
+
+def is_here(host: str) -> bool:
+    """Return whether a journal means this machine, so that its pids say something."""
+    return host in (HOST, AMONG_MACHINES)
+
+
+def is_elsewhere(host: str) -> bool:
+    """Return whether a journal that machines share means another one. (A store of one machine says only a host name,
+    which may change at each start of a container.)"""
+    return "/" in host and host != AMONG_MACHINES
 
 
 @cache  # the user database is as slow as journaling a session

@@ -4,7 +4,9 @@ Theory: a kernel that runs has a boot id of its own, which its containers share.
 may have the same one.
 """
 
+import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,3 +19,26 @@ def _find() -> str:
 
 
 MACHINE: Final = _find()
+
+
+def _find_namespace() -> str:
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 # a text, not a path
+    return ""
+
+
+NAMESPACE: Final = _find_namespace()
+"""In which namespace of this machine a pid of ours means this process; empty if the system does not tell."""
+
+
+def has_ended(pid: int, namespace: str) -> bool:
+    """Whether a process of this machine has surely ended. Another one may have its pid, or it may be out of sight."""
+    if not namespace or namespace != NAMESPACE:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False

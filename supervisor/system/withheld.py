@@ -7,6 +7,7 @@ Rules
   "Bearer TOKEN". Only hashes of held secrets are kept here.
 - A kind of another distribution is asked once, when the first command begins. If it cannot be imported, all variables
   that begin with its name are withheld.
+- SUPERVISOR_STORE is withheld if it names a database: who has the URL can write the store, if the server lets them.
 - What a caller adds to a command's environment is the caller's: it is not withheld.
 """
 
@@ -17,17 +18,24 @@ from typing import Any, Final
 
 from supervisor.core.approvals.channel_kinds import ENTRY_POINTS, KINDS
 from supervisor.core.approvals.people import hash_token
+from supervisor.core.store_urls import is_postgres
 
 OURS: Final = ("SUPERVISOR_TOKEN", "SUPERVISOR_SERVER", "SUPERVISOR_TEMPORAL_", "TEMPORAL_")
 """Beginnings of the names of variables that this package reads itself: where a server is, and who we are there."""
 
 _named: Final[set[str]] = set()
+_beginnings: Final[set[str]] = set()
 _held: Final[set[str]] = set()
 
 
 def withhold(variable: str) -> None:
     """Withhold a variable that the configuration names."""
     _named.add(variable)
+
+
+def withhold_all(beginning: str) -> None:
+    """Withhold each variable whose name begins so."""
+    _beginnings.add(beginning)
 
 
 def withhold_secret(secret: str) -> None:
@@ -44,7 +52,9 @@ def hold_hashes(hashes: Iterable[str]) -> None:
 def is_withheld(name: str, value: str) -> bool:
     """Return whether no command gets a variable of this process."""
     names, beginnings = _registered()
-    if name in names or name in _named or name.startswith(beginnings):
+    if name in names or name in _named or name.startswith((*beginnings, *_beginnings)):
+        return True
+    if name == "SUPERVISOR_STORE" and is_postgres(value):
         return True
     return bool(_held) and not _held.isdisjoint(_hashes_of(value))
 

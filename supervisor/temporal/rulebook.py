@@ -4,7 +4,7 @@ The workflow folds them when it goes on as a new one. Clients and workers fold t
 (rules.py), so a rule needs no worker to be read.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import to_json
 from supervisor.core.ids import digest_of_value
-from supervisor.core.values import Answer, Approval, Approve, Decision
+from supervisor.core.values import Answer, Approval, Decision, Deny
 from supervisor.runtime.plans.rules import granted, rule_of_denial
 from supervisor.temporal.wire import RULES_LARGEST_BYTES, KnownRules, from_wire, to_wire
 
@@ -72,8 +72,13 @@ def can_travel(known: KnownRules) -> bool:
     return len(to_json(to_wire(known), "the rules")) <= RULES_LARGEST_BYTES
 
 
-def rules_for_all(approval: Approval, decision: Decision) -> tuple[Rule, ...]:
-    """Return the rules for all sessions that a decision makes, without ids."""
+def rules_for_all(approval: Approval, decision: Decision, now: datetime) -> tuple[Rule, ...]:
+    """Return the rules for all sessions that a decision makes at this instant, without ids."""
     if isinstance(decision, Answer) or decision.scope != "always":
         return ()
-    return granted(approval, decision) if isinstance(decision, Approve) else rule_of_denial(approval, decision)
+    if isinstance(decision, Deny):
+        return rule_of_denial(approval, decision)
+    made = granted(approval, decision)
+    if decision.minutes is None:
+        return made
+    return tuple(replace(rule, until=now + timedelta(minutes=decision.minutes)) for rule in made)

@@ -8,6 +8,8 @@ Rules
 - The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow with which former code has
   claimed a decision, `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end
   of a tree, and `refusal~RUN` the one that claims a tree which is refused.
+
+The module is longer than 400 lines because each process of a namespace must read all of these documents alike.
 """
 
 import zlib
@@ -257,6 +259,8 @@ class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any] | None = None
     scope: Scope = "once"
     pattern: str | None = None
+    until: datetime | None = None
+    minutes: float | None = None
     reason: str | None = None
     value: Any = None
     batch: str | None = None
@@ -265,7 +269,14 @@ class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
     def decision(self) -> Decision:
         match self.kind:
             case "approve":
-                return Approve(by=self.by, arguments=self.arguments, scope=self.scope, pattern=self.pattern)
+                return Approve(
+                    by=self.by,
+                    arguments=self.arguments,
+                    scope=self.scope,
+                    pattern=self.pattern,
+                    until=self.until,
+                    minutes=self.minutes,
+                )
             case "deny":
                 return Deny(by=self.by, reason=self.reason, scope=self.scope, pattern=self.pattern)
             case _:
@@ -277,7 +288,8 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
     match decision:
         case Approve(by=by, arguments=arguments, scope=scope, pattern=pattern):
             edited = None if arguments is None else plain_of(dict(arguments), "an edited argument", exact=True)
-            return {"kind": "approve", "by": by, "arguments": edited, "scope": scope, "pattern": pattern}
+            ends = {"until": decision.until, "minutes": decision.minutes}
+            return {"kind": "approve", "by": by, "arguments": edited, "scope": scope, "pattern": pattern, **ends}
         case Deny(by=by, reason=reason, scope=scope, pattern=pattern):
             return {"kind": "deny", "by": by, "reason": reason, "scope": scope, "pattern": pattern}
         case _:
@@ -286,7 +298,8 @@ def decision_fields(decision: Decision) -> dict[str, Any]:
 
 
 def mark_of(kind: str | None, scope: str | None, pattern: str | None, value: Any) -> str:
-    """Return what decisions that are the same have in common, unless one edits the arguments, which may be secret."""
+    """Return what decisions that are the same have in common, unless one edits the arguments, which may be secret, or
+    makes a rule that ends by itself."""
     return digest_of_value([kind, scope or "once", pattern, value])
 
 

@@ -4,6 +4,7 @@ Theory: the journal names the jobs, and the folder next to the store says whose 
 looks at the jobs several times a second while there are any. No job needs this process in order to live.
 
 Rules
+- A job of another machine is not looked at: no pid of it says anything here. That machine's logs say that it runs.
 - The watch sees only jobs of trees that this process owns. A job that is found by pid and start time is watched
   again; the end of one that has ended meanwhile is journaled; one that is gone without a record is journaled as lost.
 - The end is reported once: the plan appends no second JobEnded for a job, and a job whose end is journaled is marked
@@ -31,6 +32,7 @@ from supervisor.core.values import JobView
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.journal.writer import Entry, Journal, View
 from supervisor.runtime.plans.turns import message_entries
+from supervisor.system.identity import is_elsewhere
 from supervisor.system.logs import FactLog
 from supervisor.system.threads import in_thread
 from supervisor.tools.background import TOLD, Seen, end_job, look_at
@@ -105,7 +107,7 @@ class JobWatch:
         events = [row.event for row in self._store.journal(session)]
         ended = {event.job for event in events if isinstance(event, e.JobEnded)}
         for event in events:
-            if isinstance(event, e.JobStarted) and event.job in names:
+            if isinstance(event, e.JobStarted) and event.job in names and not is_elsewhere(event.host):
                 if event.job in ended:
                     _mark_told(event)
                 else:

@@ -5,6 +5,7 @@ Rules
 - None of these tools asks a person. A session that was allowed to begin a job may look at it and end it: ending only
   undoes what was allowed, and a call cannot name a job of another session.
 - A tool looks at the process itself: it may have ended a moment ago, before its end was journaled.
+- A job of another machine cannot be looked at: its last known state is shown, and a call on it is refused.
 - A job that could not begin is no job. The journal names it, since it was on disk before it was to begin.
 """
 
@@ -20,6 +21,7 @@ from supervisor.core.declarations.tool_spec import tool
 from supervisor.core.errors import ToolFailed
 from supervisor.core.text.visible import visible
 from supervisor.core.values import JobView, ToolResult
+from supervisor.system.identity import is_elsewhere
 from supervisor.system.threads import in_thread
 from supervisor.tools.background import Piece, end_job, is_guarded, look_at, note_given, read_log
 from supervisor.tools.output import CAP_CHARACTERS, Output, without_split_end, without_split_start
@@ -128,7 +130,7 @@ async def job_kill(context: ToolContext, job: str) -> ToolResult[JobView]:
 
 async def view_of(job: JobView) -> JobView:
     """Return a job with its state now. An end that is journaled is not looked at again."""
-    if job.state != "running":
+    if job.state != "running" or is_elsewhere(job.host):
         return job
     seen = await in_thread(look_at, job)
     if seen.state == "running":
@@ -151,7 +153,11 @@ def how_it_is(view: JobView) -> str:
 
 async def find_job(context: ToolContext, job: str) -> JobView:
     """Return a job of the call's session, with its state now. Raises ToolFailed, which names those that there are."""
-    if (known := _jobs_of(context).get(job)) is not None and (found := await view_of(known)).state != "failed":
+    known = _jobs_of(context).get(job)
+    if known is not None and known.state == "running" and is_elsewhere(known.host):
+        why = f"job {job} was begun on {known.host}, and only a process there can look at it"
+        raise ToolFailed(why, reason="elsewhere", effect="none")
+    if known is not None and (found := await view_of(known)).state != "failed":
         return found
     others = ", ".join(view.job for view in await _views(context)) or "none"
     raise ToolFailed(f"this session has no job {job}; it has {others}", reason="not_found", effect="none")

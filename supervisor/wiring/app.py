@@ -7,8 +7,8 @@ waits for the attempts, and ends the writer last.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +214,17 @@ def make_store(named: str | os.PathLike[str], *, create: bool = False) -> Store:
         return _import_postgres()(named, create=create)
     path = read_store_url(named) if isinstance(named, str) else os.fspath(named)
     return MemoryStore() if path is None else SqliteStore(path, create=create)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Store]:
+    """Open a store that exists, for what is no journal. Raises InvalidInput, StoreError."""
+    store = make_store(url)
+    store.open()
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def _import_postgres() -> "type[PostgresStore]":

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from supervisor.client.addresses import is_loopback
-from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Quiet, Role, TokenHash, Urgency, UrgencyRule
+from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Quiet, Role, TokenHash, UrgencyRule
 from supervisor.core.approvals.reminders import EscalationStep, Reminders
 from supervisor.core.approvals.routes import Route
 from supervisor.core.budgets import Budget
@@ -33,8 +33,15 @@ from supervisor.core.calls import rules
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput
 from supervisor.core.limits import Limit
-from supervisor.core.store_urls import TemporalStore, is_temporal, read_store_file, read_temporal_url
-from supervisor.core.values import Policy
+from supervisor.core.store_urls import (
+    TemporalStore,
+    is_postgres,
+    is_temporal,
+    read_postgres_url,
+    read_store_file,
+    read_temporal_url,
+)
+from supervisor.core.values import Policy, Urgency
 from supervisor.system.access import read_text
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm
@@ -229,10 +236,15 @@ class Configuration(_Part, frozen=True, kw_only=True):
 
     @property
     def store_file(self) -> Path | None:
-        """The store's file; None if it is not configured, or is a namespace of Temporal. Raises InvalidInput."""
-        if self.store is None or self.temporal is not None:
+        """The store's file; None if it is not configured, or is not in a file. Raises InvalidInput."""
+        if self.store is None or self.postgres is not None or self.temporal is not None:
             return None
         return self.path(read_store_file(self.store))
+
+    @property
+    def postgres(self) -> str | None:
+        """The URL of the store if it is on PostgreSQL. Raises InvalidInput."""
+        return read_postgres_url(self.store) if self.store is not None and is_postgres(self.store) else None
 
     @property
     def temporal(self) -> TemporalStore | None:

@@ -5,8 +5,8 @@
 Rules
 - All settings are checked before the store is opened: the port is bound, and the agents are imported.
 - If the daemon listens on another address than loopback, it serves only configured people.
-- The secret that signs cookies is in a file next to the store, mode 0600: a process that can read it could write the
-  store, too.
+- The secret that signs cookies is in a file next to the store, mode 0600, or in the database that is the store: a
+  process that can read it could write the store, too.
 """
 
 import os
@@ -14,7 +14,7 @@ import resource
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,16 +40,16 @@ from supervisor.core.schedules import NOT_ON_TEMPORAL, Schedule
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.seam.channel import Channel
+from supervisor.seam.store import Store
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.store.sqlite.schema import NO_LINKS
-from supervisor.store.sqlite.store import SqliteStore
 from supervisor.system.access import OTHERS_USE, OTHERS_WRITE, why_not_ours
 from supervisor.system.chronicle import Chronicle
 from supervisor.system.inside import refuse_below_owner, refuse_inside_call
 from supervisor.system.loading import configure, load_agent, load_agents, make_agent
 from supervisor.system.logs import FactLog
 from supervisor.system.refusals import COMMANDS
-from supervisor.wiring.app import open_supervisor
+from supervisor.wiring.app import make_store, open_supervisor
 from supervisor.wiring.config import AgentPart, Configuration, make_rule, read_configuration
 from supervisor.wiring.offers import Offer, published
 from supervisor.wiring.platforms import make_channels, make_reminders, make_routes
@@ -66,7 +66,8 @@ SECRET_BYTES: Final = 32
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The checked settings of a daemon."""
 
-    store: Path
+    store: Path | str
+    """Its file, or the URL of one on PostgreSQL."""
     people: People
     agents: Mapping[str, AgentSpec[..., Any]]
     host: str = "127.0.0.1"
@@ -105,22 +106,31 @@ class Daemon:
 
     async def run(self, is_open: Callable[[], None] = lambda: None) -> None:
         """Serve until cancelled, then close in good order (R8). `is_open` is called when the store is open."""
-        settings = self._settings
         refuse_inside_call(COMMANDS["serve"].what)
         open_many_files()
         store = self._make_store()
-        chronicle = Chronicle(store)
+        with closing(store):
+            await self._serve(store, Chronicle(store), is_open)
+
+    async def _serve(self, store: Store, chronicle: Chronicle, is_open: Callable[[], None]) -> None:
+        settings, file = self._settings, self._settings.store
+        if isinstance(file, Path):
+            secret = store_secret(file)
+        else:
+            store.open()  # `open_supervisor` finds it open
+            secret = store.secret() or b""
+            assert len(secret) == SECRET_BYTES, "a store that is in no file has a secret of its own"
         web = make_web(
             people=settings.people,
-            secret=store_secret(settings.store),
+            secret=secret,
             listener=self._listener,
             hosts=[*_hosts(settings.host), *settings.hosts],
             public_url=settings.public_url,
             others=settings.channels,
             any_address=_is_wildcard(settings.host),
             max_streams=settings.max_streams,
-            revoked=revocations_of(settings.store),
-            shown=shown_of(settings.store),
+            revoked=revocations_of(file) if isinstance(file, Path) else store.book("revoked"),
+            shown=shown_of(file) if isinstance(file, Path) else store.book("shown"),
             chronicle=chronicle,
             triggers=settings.triggers,
         )
@@ -133,23 +143,24 @@ class Daemon:
                 supervisor.refuse_inside(COMMANDS["serve"].what)
             else:
                 refuse_below_owner(COMMANDS["serve"].what, await supervisor.find_owners())
-            if (why := why_not_ours(settings.store, OTHERS_USE)) is not None:
+            if isinstance(file, Path) and (why := why_not_ours(file, OTHERS_USE)) is not None:
                 log.warning("store.open_to_others", problem=why)
             supervisor.listen(chronicle.hear)
-            if settings.temporal is None:
-                held.enter_context(published(settings.store, settings.offer))
+            if settings.temporal is None and store.local is not None:
+                held.enter_context(published(Path(store.local), settings.offer))
             is_open()
             tasks.start_soon(supervisor.wait_until_broken)
             tasks.start_soon(web.wait_until_it_fails)
 
-    def _make_store(self) -> SqliteStore:
-        if self._settings.temporal is None:
-            return SqliteStore(self._settings.store)
+    def _make_store(self) -> Store:
+        file = self._settings.store
+        if not isinstance(file, Path) or self._settings.temporal is None:
+            return make_store(file, create=True)
         from supervisor.temporal.mirror.store import MirrorFile
 
-        return MirrorFile(self._settings.store, str(self._settings.temporal))
+        return MirrorFile(file, str(self._settings.temporal))
 
-    def _open(self, store: SqliteStore, channels: Sequence[Channel]) -> AbstractAsyncContextManager[StoreSupervisor]:
+    def _open(self, store: Store, channels: Sequence[Channel]) -> AbstractAsyncContextManager[StoreSupervisor]:
         settings = self._settings
         if settings.temporal is not None:
             from supervisor.temporal.mirror.store import MirrorFile
@@ -232,7 +243,7 @@ def _configured_agent(configuration: Configuration, name: str, part: AgentPart) 
 def settle(  # one parameter for each option of the command
     configuration: Configuration,
     *,
-    store: Path,
+    store: Path | str,
     agents: Sequence[str],
     host: str | None,
     port: int | None,

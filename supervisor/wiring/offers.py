@@ -1,4 +1,4 @@
-"""What a daemon offers, in a file next to its store: so a command next to the store can start an agent by its name.
+"""What a daemon offers, in a file of its store on this machine: so a command next to it can start an agent by name.
 
 Theory: who can write the store may start agents on it, and needs no token for that. The command loads the agent from
 where the daemon loaded it, and writes the session's first entries. The daemon adopts the session as each other one that
@@ -100,6 +100,7 @@ def _write(path: Path, content: bytes) -> None:
     """Replace the file at once, so that no reader sees a part of it."""
     made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

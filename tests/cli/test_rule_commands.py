@@ -52,6 +52,24 @@ def test_a_call_that_a_rule_denies_does_not_run_although_a_person_approves_it(su
     assert "denied" in supervisor("resume", "asking", "--json").json["outcome"]["value"][0]
 
 
+def test_an_allowance_is_given_and_listed_with_what_is_left(supervisor):
+    """A19: by --uses or --for, of the session if no scope is given. What is offered first is listed first."""
+    (approval,) = supervisor.ask("it")
+    listed = supervisor("approvals").out
+    assert -1 < listed.find("--uses 10") < listed.find("--for 15m") < listed.find("--scope session|always")
+    for wrong in (("--uses", "0"), ("--for", "soon"), ("--uses", "2", "--edit", "{}")):
+        assert supervisor("approve", approval, *wrong).code == 2
+    told = supervisor("approve", approval, "--uses", "2", "--for", "1h", "--by", "ana")
+    assert (told.code, "the next 2 times, for 60 minutes" in told.err) == (0, True)
+    (rule,) = supervisor("rules", "--json").json
+    assert (rule["session"], rule["uses"], rule["used"], rule["ended"]) == ("asking", 2, 0, False)
+    assert "2 of 2 calls left, until " in supervisor("rules").out
+    assert supervisor("rules", "allow", "note", IT, "--uses", "3", "--for", "5m").code == 0
+    assert supervisor("rules", "allow", "note", IT, "--uses", "0").code == 2
+    assert [rule["uses"] for rule in supervisor("rules", "--json").json] == [2, 3]
+    assert "for 2 calls until" in supervisor("audit").out or ", for 2 calls, until" in supervisor("audit").out
+
+
 def test_a_decision_with_scope_makes_a_rule_out_of_its_approval(supervisor):
     """A7: for the session's tree alone; both ways of looking show what is offered and what stands."""
     (approval,) = supervisor.ask("it")

@@ -1,6 +1,6 @@
 """One suite for all Supervisors: next to a store, over HTTP, and on Temporal."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
 import anyio
@@ -161,6 +161,30 @@ async def test_a_wider_scope_makes_a_rule(kind):
         assert (rule.id, rule.kind, rule.session) == (decided.rule, "allow", run.session)
         assert (await here.supervisor.revoke_rule(rule.id, by="olga")).id == rule.id
         assert list(await here.supervisor.find_rules()) == []
+
+
+async def test_an_allowance_ends_by_itself(kind):
+    """A19: the rule says what is left; an approval says what is offered, and what was given."""
+    if kind == "temporal":  # there is none with uses: tests/temporal/test_temporal_rules.py
+        return
+    async with side(kind) as here:
+        _, asked = await here.ask("bread", "bread", "bread")
+        assert [(each.uses, each.minutes) for each in asked.allowances] == [(10, None), (None, 15)]
+        with pytest.raises(InvalidInput):
+            await here.supervisor.decide(asked.id, Approve(by="olga", uses=0))
+        decided = await here.supervisor.decide(asked.id, Approve(by="olga", uses=1))
+        assert (await here.supervisor.decide(asked.id, Approve(by="olga", uses=1))).kind == "already"
+        with anyio.fail_after(10):
+            while not (waiting := await here.supervisor.find_approvals()):
+                await anyio.sleep(0.05)
+        until = datetime.now(UTC) + timedelta(hours=1)
+        await here.supervisor.decide(waiting[0].id, Approve(by="olga", scope="always", until=until))
+        first, second = await here.supervisor.find_rules()
+        assert (first.id, first.uses, first.used, first.ended) == (decided.rule, 1, 1, True)
+        assert (second.session, second.until, second.ended) == (None, until, False)
+        assert (await here.supervisor.get_approval(asked.id)).uses == 1
+        added = await here.supervisor.add_rule(allow("note", '{"text":"x"}', uses=3, until=until), by="olga")
+        assert (added.uses, added.until) == (3, until)
 
 
 @pytest.mark.parametrize("scope", ["session", "always"])

@@ -76,10 +76,12 @@ FIELDS = {
     "CardPosted": {"channel": "web"},
     "CardFailed": {"channel": "web", "error": "gone"},
     "CardRetired": {"channel": "web"},
+    "ReminderBegun": {"channel": "web", "due": AT, "by": "p1"},
     "ReminderSent": {"channel": "web", "due": AT},
     "ApprovalHushed": {"by": "ana", "until": AT},
     "RuleAdded": {"rule": Rule(kind="deny", tool="t", id="r1"), "by": "ana"},
     "RuleRevoked": {"rule": "r1", "by": "ana"},
+    "RuleUsed": {"rule": "r1", "session": "s1"},
     "DecisionRefused": {"by": "eve", "reason": "no approver"},
     "CredentialsShown": {"by": "ana"},
     "CommandRefused": {"act": "cancel sessions", "by": "eve", "reason": "no operator"},
@@ -93,6 +95,7 @@ FIELDS = {
     "ScheduleChanged": {"schedule": "s", "to": "paused", "by": "ana"},
     "ScheduleDisputed": {"schedule": SCHEDULE},
     "ScheduleHandled": {"schedule": "s", "instant": AT, "became": "begun", "session": "s1"},
+    "DeliveryPruned": {"session": "s1"},
     "UsageSpent": {"usage": Usage(model="m", usd=0.5)},
 }
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec import Raw
 
 from supervisor.core import events as e
-from supervisor.core.approvals.state import CARD, PENDING, ApprovalState, Left, asked_by, channels_of, fold
+from supervisor.core.approvals.state import CARD, PENDING, ApprovalState, Left, asked_by, fold, read_names
 from supervisor.core.encoding import JSON_NULL
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,7 +85,7 @@ def test_a_notice_and_a_card_of_another_place_show_nothing_in_the_conversation()
     assert (state.is_shown("slack", whole=False), state.is_shown(None, whole=True)) == (False, True)
     assert state.apply(POSTED).is_shown("slack", whole=False)
     assert not state.apply(POSTED).is_shown("slack", whole=True)
-    assert channels_of(("?a", "!b", "slack:@U1", "slack", "web")) == ("slack", "web")
+    assert read_names(("?a", "!b", "slack:@U1", "slack", "web")).channels == ("slack", "web")
 
 
 def test_a_fold_takes_only_what_is_about_its_approval_and_stops_when_it_knows_enough():

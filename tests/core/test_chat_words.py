@@ -2,7 +2,7 @@
 
 import pytest
 
-from supervisor.core.approvals.chat_words import Word, read_word
+from supervisor.core.approvals.chat_words import Word, read_short, read_word
 from supervisor.core.approvals.near_words import is_near_word
 
 ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
@@ -23,6 +23,10 @@ ID = "abcdefghij234567abcdefghijklmnopqrstuv2345"
         ("no for session", Word(said="no", scope="session")),
         (f"Reject {ID.upper()} always", Word(said="reject", approval=ID, scope="always")),
         ("Approve all for session", Word(said="approve", all=True, for_session=True)),
+        ("yes next 10", Word(said="yes", scope="session", uses=10)),
+        (f"Approve {ID} the next 3", Word(said="approve", approval=ID, scope="session", uses=3)),
+        ("yes for 15 minutes", Word(said="yes", scope="session", minutes=15)),
+        (f"yes {ID} for 5m", Word(said="yes", approval=ID, scope="session", minutes=5)),
     ],
 )
 def test_a_word_alone_is_a_decision(text, word):
@@ -46,6 +50,15 @@ def test_a_word_alone_is_a_decision(text, word):
         "\uff59\uff45\uff53",
         "approve nothing",
         "approve all of it",
+        "yes next",
+        "yes next 0",
+        "yes next -1",
+        "yes next 10 and go on",
+        "yes for 15 minutes please",
+        "no next 10",
+        "yes for 15",
+        "approve all next 10",
+        f"yes {ID} next ten",
         "yes all",
         "reject all",
         "approve all for session please",
@@ -84,3 +97,10 @@ def test_a_text_that_says_only_yes_or_no_is_nearly_a_word(text):
 def test_a_text_that_says_more_is_no_near_word(text):
     """An order to the agent, a question to it, or a long text is a message."""
     assert not is_near_word(text)
+
+
+@pytest.mark.parametrize(("text", "uses"), [("yes abcdef next 2", 2), ("approve abcdef for 5 min", None)])
+def test_a_short_id_may_stand_in_a_word_with_an_end(text, uses):
+    """It is one only if an approval that waits begins so: read_word does not know that."""
+    word, short = read_short(text)
+    assert (short, word.uses, word.approval, read_word(text)) == ("abcdef", uses, None, None)

@@ -59,7 +59,7 @@ def test_the_tables_hold_no_type_that_a_journal_does_not() -> None:
 
 def test_every_type_may_follow_something_but_those_of_the_store_itself() -> None:
     of_the_store = {e.RuleAdded, e.RuleRevoked, e.CommandRefused, e.ScheduleAdded, e.ScheduleChanged}
-    of_the_store |= {e.ScheduleDisputed, e.ScheduleHandled}
+    of_the_store |= {e.ScheduleDisputed, e.ScheduleHandled, e.DeliveryPruned}
     may_come = {symbol.partition(".")[0] for table in (RUN, OPERATION) for _, symbol in table}
     assert {each for each in EVENTS if each.__name__ not in may_come} == of_the_store
 

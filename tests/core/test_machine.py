@@ -91,10 +91,12 @@ CardFailed                .         .         .         open      stopping  fini
 CardRetired               .         .         .         open      stopping  finished
 DecisionRefused           .         .         .         open      stopping  finished
 CredentialsShown          .         .         .         open      stopping  finished
+ReminderBegun             .         .         .         open      stopping  finished
 ReminderSent              .         .         .         open      stopping  finished
 RunFinished               .         .         .         finished  finished  .
 SessionForked             .         .         .         open      stopping  finished
 ForkTaken                 .         .         .         open      stopping  finished
+RuleUsed                  .         .         .         open      stopping  finished
 MessageReceived           .         .         .         open      stopping  finished
 MessageSent               .         .         .         open      stopping  .
 MessageShown              .         .         .         open      stopping  finished
@@ -181,7 +183,7 @@ def test_an_operation_follows_its_table_or_does_not_change(state, name, to):
 def test_every_event_has_its_place_in_the_table_of_runs():
     """An event that no run accepts would never be written."""
     of_the_store = {"RuleAdded", "RuleRevoked", "CommandRefused"}  # journals of the store itself, of no session
-    of_the_store |= {"ScheduleAdded", "ScheduleChanged", "ScheduleDisputed", "ScheduleHandled"}
+    of_the_store |= {"ScheduleAdded", "ScheduleChanged", "ScheduleDisputed", "ScheduleHandled", "DeliveryPruned"}
     assert {name for _, name in RUN} == {*SYMBOLS} - of_the_store
     assert {symbol(event_of(name)) for name in SYMBOLS} == {*SYMBOLS}
     assert {type(event_of(name)) for name in SYMBOLS} == {*EVENTS}

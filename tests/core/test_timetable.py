@@ -9,7 +9,8 @@ from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.schedules import Schedule
-from supervisor.core.sessions.state import replay_journal
+from supervisor.core.sessions.state import Timetable, replay_journal
+from supervisor.core.sessions.timetable import MOST_DELIVERIES
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
 HOURLY = Schedule("hourly", "report", cron="0 * * * *")
@@ -64,3 +65,17 @@ def test_an_instant_that_waits_is_no_more_when_something_became_of_it(became):
     assert (state.plans["hourly"].waiting, state.plans["hourly"].handled) == (None, at(3))
     with pytest.raises(IllegalEvent):
         state.apply(handled(2, "begun"))
+
+
+def test_the_ids_of_pruned_deliveries_are_kept_for_their_time_and_are_bounded():
+    """The oldest go first. One that is pruned again counts from then."""
+    table = Timetable(id=SCHEDULES)
+    for day, session in ((0, "a"), (0, "b"), (200, "a"), (401, "c")):
+        table.apply(e.DeliveryPruned(at=at(0) + timedelta(days=day), session=session))
+    assert [*table.delivered] == ["a", "c"]  # "b" was longer ago than KEPT_DELIVERIES
+    draft = table.draft()
+    for number in range(MOST_DELIVERIES):
+        draft.apply(e.DeliveryPruned(at=at(0) + timedelta(days=402), session=f"s{number}"))
+    assert [*table.delivered] == ["a", "c"]
+    draft.land()
+    assert (len(draft.delivered), "a" in draft.delivered, "c" in draft.delivered) == (MOST_DELIVERIES, False, False)

@@ -9,7 +9,8 @@ from typing import Any
 
 import anyio
 
-from supervisor import Answer, Approve, SessionView, StoreSupervisor, open_supervisor
+from supervisor import Answer, Approve, SessionView, SqliteStore, StoreSupervisor, open_supervisor
+from supervisor.store.postgres.store import PostgresStore
 
 RECORDED = Path(__file__).parent / "recorded"
 CROSSINGS = sorted(each.name for each in RECORDED.iterdir())
@@ -28,13 +29,26 @@ def unpacked(crossing: str, name: str, folder: Path) -> Path:
     return path
 
 
+def moved_to(url: str, path: Path) -> str:
+    """Write the journals of a recorded store into one on PostgreSQL, and return its URL."""
+    source, target = SqliteStore(path), PostgresStore(url)
+    for store in (source, target):
+        store.open()
+    assert target.begin()
+    target.write(source.rows(0))
+    target.commit()
+    for store in (source, target):
+        store.close()
+    return url
+
+
 def document(crossing: str, name: str) -> Any:
     """Return a recorded document."""
     return json.loads(gzip.decompress((RECORDED / crossing / f"{name}.json.gz").read_bytes()))
 
 
 @asynccontextmanager
-async def opened(path: Path, **options: Any) -> AsyncIterator[StoreSupervisor]:
+async def opened(path: Path | str, **options: Any) -> AsyncIterator[StoreSupervisor]:
     """Open a store with today's code. A test that hangs fails after a minute."""
     with anyio.fail_after(60):
         async with open_supervisor(path, create=False, **options) as supervisor:

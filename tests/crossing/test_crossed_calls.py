@@ -3,7 +3,7 @@
 import anyio
 import crossing_agents
 import pytest
-from crossed import CROSSINGS, MESSAGES, decide_all, opened, statuses, unpacked
+from crossed import CROSSINGS, MESSAGES, decide_all, moved_to, opened, statuses, unpacked
 
 from supervisor import AgentSpec, Approve, RunBlocked
 from supervisor.testing import check_replay
@@ -73,9 +73,11 @@ def crossing(request):
     return request.param
 
 
-@pytest.fixture
-def path(crossing, tmp_path):
-    return unpacked(crossing, "calls", tmp_path)
+@pytest.fixture(params=["sqlite", "postgres"])
+def path(request, crossing, tmp_path):
+    """Where the recorded store is: its file, or one on PostgreSQL that has its journals."""
+    file = unpacked(crossing, "calls", tmp_path)
+    return file if request.param == "sqlite" else moved_to(request.getfixturevalue("postgres"), file)
 
 
 async def test_the_lists_show_what_waits(path):

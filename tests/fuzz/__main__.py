@@ -11,13 +11,17 @@ import os
 import random
 import sys
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "crash")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "crash"), str(HERE.parent)]
 
 from fuzz_cases import Tally, run_case, shrink  # noqa: E402 # the path must be set first
 from fuzz_programs import make_case  # noqa: E402
+from fuzz_stores import begin_server  # noqa: E402
+from fuzz_storms import make_storm, run_storm  # noqa: E402
 
 
 def main() -> int:
@@ -33,9 +37,17 @@ def main() -> int:
     parser.add_argument(
         "--times", type=int, default=None, help="how often each file is run, or each try of a shrinking"
     )
+    parser.add_argument("--postgres", action="store_true", help="each store is on a PostgreSQL server")
+    parser.add_argument("--storms", action="store_true", help="three owners share each store on PostgreSQL")
     parser.add_argument("--shrink", action="store_true", help="make the failing cases of the files smaller")
     parser.add_argument("--keep", default="/tmp/fuzz-failures", help="where failing cases are kept")
     asked = parser.parse_args()
+    with ExitStack() as stack:
+        asked.server = begin_server(stack) if asked.postgres or asked.storms else None
+        return _run(asked)
+
+
+def _run(asked: argparse.Namespace) -> int:
     tally = Tally(Path(asked.keep))
     if asked.shrink:
         for file in asked.files:
@@ -44,9 +56,10 @@ def main() -> int:
     if asked.files:
         for file in asked.files:
             case = json.loads(Path(file).read_text())
+            run = partial(run_storm, server=asked.server) if "faults" in case else run_case
             for backend in [asked.backend] if asked.backend else case.get("backends", ["asyncio", "trio"]):
                 for _ in range(asked.times or case.get("times", 1)):
-                    tally.add({**case, "backend": backend}, run_case({**case, "backend": backend}))
+                    tally.add({**case, "backend": backend}, run({**case, "backend": backend}))
     else:
         seed = asked.seed if asked.seed is not None else random.SystemRandom().randrange(10**6)
         print(f"first seed {seed}", flush=True)
@@ -69,8 +82,13 @@ def _fork(tally: Tally, asked: argparse.Namespace, seed: int, first: int) -> int
 def _run_random(tally: Tally, asked: argparse.Namespace, seed: int, first: int) -> None:
     until, number = time.monotonic() + asked.seconds, first
     while number < asked.cases if asked.cases is not None else time.monotonic() < until:
-        case = make_case(seed + number, asked.backend or ("asyncio", "trio")[number % 2])
-        tally.add(case, run_case(case))
+        backend = asked.backend or ("asyncio", "trio")[number % 2]
+        if asked.storms:
+            storm = make_storm(seed + number, backend)
+            tally.add(storm, run_storm(storm, asked.server))
+        else:
+            case = make_case(seed + number, backend)
+            tally.add(case, run_case(case))
         number += asked.jobs
 
 

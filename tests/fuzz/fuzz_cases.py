@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_lives
+import fuzz_stores
 from fuzz_oracles import Story, after_life, at_the_end
 from fuzz_programs import parts
 
@@ -35,6 +36,7 @@ def run_case(case: dict[str, Any], *, keep: bool = True) -> Found:
     """Live all lives of a case, and one more that ends everything."""
     memory = Path("/dev/shm")  # a case writes as much as its process wants
     folder = Path(tempfile.mkdtemp(prefix="fuzz", dir=memory if memory.is_dir() else None))
+    fuzz_stores.prepare(str(folder))
     lives = [*case["lives"], fuzz_lives.final(case)]
     whole = {**case, "lives": lives}
     codes: dict[int, int] = {}
@@ -43,7 +45,7 @@ def run_case(case: dict[str, Any], *, keep: bool = True) -> Found:
     for number, life in enumerate(lives):
         ended = fuzz_lives.live(whole, number, str(folder))
         codes |= ended
-        if not (folder / "store.db").exists():
+        if not fuzz_stores.exists(str(folder)):
             continue
         story = Story(str(folder), case, codes)
         problems += after_life(story, life, ended)

@@ -25,18 +25,32 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import anyio
 import fuzz_agents
 import fuzz_dumps
+import fuzz_stores
 import trio
 from fuzz_agents import record
 from fuzz_programs import answer_to
-from live_states import Replayed
 
-from supervisor import Budget, InvalidInput, Limit, NotFound, SqliteStore, TreeOwned, open_supervisor
+from supervisor import (
+    Budget,
+    InvalidInput,
+    JournalEntry,
+    Limit,
+    NotFound,
+    SqliteStore,
+    StoreRefused,
+    TreeOwned,
+    allow,
+    open_supervisor,
+)
+from supervisor.core.ids import RULES
+from supervisor.events import RuleUsed
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -48,39 +62,8 @@ class Left(Exception):
     """Raised to leave a supervisor."""
 
 
-class Store(SqliteStore):
-    """A store with slow commits, which can end the process at a commit."""
-
-    def __init__(self, folder: str, life: dict[str, Any], chance: random.Random) -> None:
-        super().__init__(f"{folder}/store.db")
-        self.runner: Any = None
-        self._replayed = Replayed(self)
-        self.count = 0
-        self._life = life
-        self._chance = chance
-
-    def begin(self) -> bool:
-        begun = super().begin()
-        if begun and self.runner is not None and self.count % 5 == 0:
-            for difference in self._replayed.differences(self.runner.journal):
-                record("differences", difference)
-        return begun
-
-    def commit(self) -> None:
-        self.count += 1
-        if disk := self._life["disk"]:
-            time.sleep(self._chance.choice(disk))
-        self._perhaps_die("before")
-        super().commit()
-        self._perhaps_die("after")
-
-    def _perhaps_die(self, when: str) -> None:
-        if self._life["end"] == "commit" and (when, self.count) == (self._life["when"], self._life["n"]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fork(folder: str, name: str, main: Callable[[], Any]) -> int:
-    """Begin a process. Return its pid."""
+def fork(folder: str, name: str, main: Callable[[], int | None]) -> int:
+    """Begin a process, whose exit code is what `main` returns. Return its pid."""
     if pid := os.fork():
         return pid
     code = FELL
@@ -90,8 +73,7 @@ def fork(folder: str, name: str, main: Callable[[], Any]) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.write(2, f"-- {name} {time.time():.3f}\n".encode())
-        main()
-        code = 0
+        code = main() or 0
     except BaseException:  # a fork must not go on as its parent
         traceback.print_exc()
     finally:
@@ -125,42 +107,63 @@ def _live(case: dict[str, Any], number: int, folder: str) -> None:
 
 async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None:
     chance = random.Random(f"{case['seed']} {life}")
-    store = Store(folder, life, chance)
+    store = fuzz_stores.let_die(fuzz_stores.make_store(folder), life, chance)
     fuzz_dumps.watch(lambda: (store.count, len(fuzz_agents.lines("effects"))), lambda: store.runner)
     with anyio.CancelScope() as scope:
         async with (
-            open_supervisor(store, passivate_after=life["passivate_after"], limits=_limits(case)) as supervisor,
+            open_supervisor(store, passivate_after=life["passivate_after"], limits=limits_of(case)) as supervisor,
             _ending(life, scope),
         ):
             store.runner = supervisor._runner
             budget = Budget(**case["budget"]) if "budget" in case else None
             try:
-                run = await supervisor.start(
-                    fuzz_agents.AGENTS[case["agent"]], case["program"], session=ROOT, budget=budget
-                )
+                agent = fuzz_agents.AGENTS[case["agent"]]
+                run = await begin(supervisor, agent, case["program"], session=ROOT, budget=budget)
                 if case.get("talks"):
-                    await supervisor.start(fuzz_agents.talker, "m0", session=TALK)
+                    await begin(supervisor, fuzz_agents.talker, "m0", session=TALK)
             except TreeOwned:  # another one has taken it up, and does as it likes with it
                 await anyio.sleep(LONGEST)
                 return
-            _tell("started", ROOT)
+            tell("started", ROOT)
+            await _allow(supervisor, case)
             async with anyio.create_task_group() as tasks:
                 if life["person"] is not None or life["end"] in ("natural", "final"):
-                    tasks.start_soon(_person, supervisor, chance, life["person"] or 0.0)
+                    tasks.start_soon(person, supervisor, chance, life["person"] or 0.0)
                 if life["end"] != "leave":
                     await _until_end(run, life)
                     if life["end"] == "final":
-                        await _end_all(supervisor)
+                        await end_all(supervisor)
                 else:
                     await anyio.sleep(life["at"])
                 tasks.cancel_scope.cancel()
 
 
-def _limits(case: dict[str, Any]) -> list[Limit]:
+async def _allow(supervisor: Any, case: dict[str, Any]) -> None:
+    """Allow some calls beforehand, once in all lives."""
+    known = {rule.tool for rule in await supervisor.find_rules() if rule.approval is None}
+    for name, uses in case.get("allows", {}).items():
+        if name not in known:
+            tree = ROOT if case["allows_tree"] else None
+            await supervisor.add_rule(allow(name, session=tree, uses=uses), by="ana", pending=True)
+
+
+async def begin(supervisor: Any, agent: Any, program: Any, **options: Any) -> Any:
+    """Start a session, or take it up when the process that ran it is known to be dead."""
+    until = anyio.current_time() + fuzz_stores.patience()
+    while True:
+        try:
+            return await supervisor.start(agent, program, **options)
+        except TreeOwned:
+            if anyio.current_time() >= until:
+                raise
+            await anyio.sleep(0.05)
+
+
+def limits_of(case: dict[str, Any]) -> list[Limit]:
     return [Limit(name, at_once=1) for name in case.get("limits", ())]
 
 
-async def _end_all(supervisor: Any) -> None:
+async def end_all(supervisor: Any) -> None:
     """End the other processes that the case began."""
     await supervisor.resume_all()
     while open_ones := await supervisor.find_sessions(is_open=True):
@@ -169,7 +172,7 @@ async def _end_all(supervisor: Any) -> None:
 
 async def _until_end(run: Any, life: dict[str, Any]) -> None:
     outcome = await run.outcome()
-    _tell("outcome", outcome.kind)
+    tell("outcome", outcome.kind)
     if life["end"] not in ("natural", "final"):
         await anyio.sleep(0.05)
     if life["end"] in ("kill", "commit"):
@@ -220,22 +223,39 @@ def _lose_the_outcome() -> None:
         connection.execute("UPDATE session SET finished = NULL")
 
 
+def _use_once_more() -> None:
+    store = SqliteStore(f"{os.environ['FUZZ_FOLDER']}/store.db")
+    store.open()
+    store.begin()
+    last = store.rows(0)[-1].position
+    (rule,) = [row.event.rule.id for row in store.journal(RULES)]
+    used = RuleUsed(at=datetime.now(UTC), rule=str(rule), session=ROOT, operation="call:risky:0#9")
+    store.write([JournalEntry(last + 1, ROOT, used)])
+    store.commit()
+    store.close()
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "effects": lambda: record("effects", "c1"),
-    "told": lambda: _tell("decided", "nobody", "accepted"),
+    "told": lambda: tell("decided", "nobody", "accepted"),
     "index": _lose_the_outcome,
+    "uses": _use_once_more,
 }
 
 
 # -- people ------------------------------------------------------------------------------------------------------------
 
 
-async def _person(supervisor: Any, chance: random.Random, hesitates: float) -> None:
+async def person(supervisor: Any, chance: random.Random, hesitates: float) -> None:
     """Decide every approval, and send to each session that waits for a message."""
     seen: set[str] = set()
     async with anyio.create_task_group() as tasks:
         while True:
-            for approval in await supervisor.find_approvals():
+            try:
+                found = await supervisor.find_approvals()
+            except StoreRefused:  # the connection broke while it read: it asks again
+                found = []
+            for approval in found:
                 if approval.id not in seen:
                     seen.add(approval.id)
                     tasks.start_soon(_decide, supervisor, approval, chance.uniform(0.0, 2.0) * hesitates)
@@ -270,18 +290,21 @@ async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
     if (decision := answer_to(approval)) is None:
         return
     await anyio.sleep(hesitates)
-    result = await supervisor.decide(approval.id, decision)
-    _tell("decided", approval.id, result.kind)
+    try:
+        result = await supervisor.decide(approval.id, decision)
+    except StoreRefused:  # the connection broke; others decide it
+        return
+    tell("decided", approval.id, result.kind)
 
 
 async def _send(supervisor: Any, session: str) -> None:
     text = f"m{time.time_ns()}p{os.getpid()}"
     with suppress(InvalidInput):  # it has just ended, or is being cancelled
         receipt = await supervisor.send(session, text, by="ana")
-        _tell("sent", session, receipt.message, receipt.kind)
+        tell("sent", session, receipt.message, receipt.kind)
 
 
-def _tell(*words: str) -> None:
+def tell(*words: str) -> None:
     record("told", json.dumps(words))
 
 
@@ -294,7 +317,7 @@ def _be_other(folder: str, backend: str, other: dict[str, Any], chance: random.R
 
 
 async def _other(folder: str, do: str, chance: random.Random) -> None:
-    store = SqliteStore(f"{folder}/store.db", create=False)
+    store = fuzz_stores.make_store(folder, create=False)
     runner: list[Any] = [None]
     fuzz_dumps.watch(lambda: do, lambda: runner[0])
     try:
@@ -322,10 +345,10 @@ async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random)
         case "cancel":
             session = chance.choice(views).id
             await supervisor.cancel(session, reason="enough", by="bob")
-            _tell("cancelled", session)
+            tell("cancelled", session)
         case "adopt":
             with anyio.move_on_after(0.4):
-                await _person(supervisor, chance, 0.01)
+                await person(supervisor, chance, 0.01)
 
 
 def final(case: dict[str, Any]) -> dict[str, Any]:

@@ -11,14 +11,16 @@ from typing import Any
 
 from fuzz_dumps import KINDS
 from fuzz_lives import ROOT
-from fuzz_programs import is_denied, may_be_cut_off, operations
+from fuzz_programs import ALLOWED, is_denied, may_be_cut_off, operations
+from fuzz_stores import make_store
 
-from supervisor import MemoryStore, SqliteStore
+from supervisor import MemoryStore
 from supervisor.core import events as e
 from supervisor.core.budgets import TOOL
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
+from supervisor.seam.store import Store
 
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
 CANCELLED = (e.CancelRequested, e.RunFinished)  # of what has ended there is nothing to cancel
@@ -32,13 +34,24 @@ class Story:
 
     def __init__(self, folder: str, case: dict[str, Any], codes: dict[int, int]) -> None:
         self.case, self.codes, self._folder = case, codes, folder
-        store = SqliteStore(f"{folder}/store.db", create=False)
+        store = make_store(folder, create=False)
         store.open()
         try:
             self.rows = store.rows(0)
             self.wrong_index = [*_wrong_index(store, self.rows)]
         finally:
             store.close()
+        added = [row.event for row in self.rows if isinstance(row.event, e.RuleAdded)]
+        self.rules = {str(each.rule.id): each.rule for each in added}
+        made = {(str(each.rule.id), each.approval) for each in added}
+        self.released: dict[str, str] = {
+            row.event.approval: row.event.rule
+            for row in self.rows
+            if isinstance(row.event, e.ApprovalDecided)
+            and row.event.rule is not None
+            and (row.event.rule, row.event.approval) not in made
+        }
+        """The approvals that a rule has decided, which another decision has made or a person has added, and it."""
         events: dict[str, list[Any]] = collections.defaultdict(list)
         for row in self.rows:
             if row.session == RULES:
@@ -111,7 +124,7 @@ class Call:
         return json.loads(bytes(self.results[0].details)).get("reason") if self.results else None
 
 
-def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
+def _wrong_index(store: Store, rows: list[Any]) -> Iterator[str]:
     """Check the index against one of a store into which the journals are written anew."""
     other = MemoryStore()
     other.open()
@@ -134,17 +147,26 @@ def _wrong_index(store: SqliteStore, rows: list[Any]) -> Iterator[str]:
 
 def after_life(story: Story, life: dict[str, Any], codes: dict[int, int]) -> Iterator[str]:
     """Yield what is wrong while no process has the store open."""
-    for name, found in story.events.items():
-        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
-            if not block.is_presumed:  # the code has not changed, so it follows its journal
-                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
     own, *others = codes.values()
     allowed = (0, -9) if life["end"] in ("kill", "commit") else (0,)
     for code in [*([own] if own not in allowed else []), *filter(None, others)]:
         yield f"{KINDS.get(code, 'fell')}: exit code {code}, see the log"
     yield from (f"live: {line}" for line in story.lines("differences"))
+    yield from wrong_on_disk(story)
+
+
+def wrong_on_disk(story: Story) -> Iterator[str]:
+    """Yield what is wrong whatever has died meanwhile."""
+    for name, found in story.events.items():
+        for block in (event.block for event in found if isinstance(event, e.RunBlocked)):
+            if not block.is_presumed:  # the code has not changed, so it follows its journal
+                yield f"diverged: {name} blocked: {block.cause}; its journal holds {block.held}"
+    for said in story.lines("died"):
+        if "silent for too long" not in said:
+            yield f"died: {said}"
     yield from story.wrong_index
     yield from _wrong_effects(story)
+    yield from _wrong_uses(story)
     yield from _wrong_spending(story)
     for words in story.told:
         yield from _forgotten(story, *words)
@@ -163,6 +185,23 @@ def _wrong_effects(story: Story) -> Iterator[str]:
     for x, call in story.calls.items():
         if len(call.results) + (call.abandoned is not None) > 1:
             yield f"results: {x} has {len(call.results)}, abandoned {call.abandoned}"
+
+
+def _wrong_uses(story: Story) -> Iterator[str]:
+    """Check that no more calls than an allowance has uses ran without a question, and that each is counted."""
+    events = [row.event for row in story.rows]
+    let_run = collections.Counter(
+        rule for each in events if isinstance(each, e.ToolCallRequested) for rule in each.allowances
+    )
+    let_run.update(story.released.values())
+    counted = collections.Counter(each.rule for each in events if isinstance(each, e.RuleUsed))
+    for rule in story.rules.values():
+        if rule.uses is not None and not counted[rule.id] == let_run[rule.id] <= rule.uses:
+            yield f"uses: {rule} let {let_run[rule.id]} calls run, and {counted[rule.id]} are counted"
+    for x, call in story.calls.items():
+        request = call.request
+        if call.starts and request.approval is None and request.rule is None and story.op(x)["tool"] in ALLOWED:
+            yield f"uses: {x} ran, and no person and no rule has allowed it"
 
 
 def _wrong_spending(story: Story) -> Iterator[str]:
@@ -264,7 +303,8 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
     """Check that a result is the tool's own, and says what happened."""
     times, op = story.effects[call.x], story.op(call.x)
     wanted = {"fails": "error", "late": "error"}.get(op["tool"], "ok")
-    if op["tool"] in ("risky", "risky_idem") and is_denied(call.x):
+    is_allowed = bool(call.request.allowances) or call.request.approval in story.released
+    if op["tool"] in ALLOWED and is_denied(call.x) and not is_allowed:
         wanted = "denied"
     state = story.states[call.session]
     was_cancelled = any(isinstance(event, e.CancelRequested) for event in story.events[call.session])
@@ -285,7 +325,7 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
             yield f"result: {call.x} {kind} ({reason}), not {wanted}"
         case "denied", _ if times:
             yield f"result: {call.x} was denied, and ran"
-        case "ok" | "error", _ if not times:
+        case "ok" | "error", _ if not times and op["tool"] != "late":  # its time may be over before it begins
             yield f"result: {call.x} {call.kind}, and never ran"
 
 

@@ -43,6 +43,7 @@ SCOPES: dict[int, Scope] = {4: "session", 5: "always"}
 UNDECIDED = "u"  # the first letter of ids that stay undecided
 BOUNDED = (("calls",), ("requests",), ("calls", "requests"), ("tokens",))
 LIMITS = ("models", "tools", "agents")
+ALLOWED = ("risky", "risky_idem")
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 """How long commits take: each a choice of these."""
 
@@ -50,7 +51,7 @@ DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 def make_case(seed: int, backend: str) -> dict[str, Any]:
     """Return a case, which is the same for the same seed."""
     chance = random.Random(f"{seed} {backend}")
-    maker = _Maker(chance)
+    maker = Maker(chance)
     agent = chance.choice(["worker", "worker", "restarter"])
     program = maker.program(agent, 0, chance.randint(2, 6))
     talks = chance.random() < 0.25
@@ -59,6 +60,9 @@ def make_case(seed: int, backend: str) -> dict[str, Any]:
     if chance.random() < 0.5:
         case["budget"] = {kind: chance.randint(1, 6) for kind in chance.choice(BOUNDED)}
     case["limits"] = [name for name in LIMITS if chance.random() < 0.5]  # every limit is 1
+    if chance.random() < 0.5:  # a person allows so many calls of these tools beforehand
+        case["allows"] = {tool: chance.randint(1, 3) for tool in ALLOWED}
+        case["allows_tree"] = chance.random() < 0.5
     return case
 
 
@@ -81,10 +85,16 @@ def _other(chance: random.Random, *, talks: bool) -> dict[str, Any]:
     return {"do": do, "at": round(chance.uniform(0.0, 0.3), 4)}
 
 
-class _Maker:
+class Maker:
+    """Makes programs, each id of which is new."""
+
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._number = 0
+        self.refill()
+
+    def refill(self) -> None:
+        """Let the next program have as many blocks as the first."""
         self._left = 40
 
     def program(self, agent: str, depth: int, length: int) -> list[Any]:
@@ -225,6 +235,8 @@ def answer_to(approval: Approval) -> Decision | None:
         return Approve(by="ana", arguments={"x": name, "seconds": 0.0015})
     if dice < 6 and any(option.scope == SCOPES[dice] for option in approval.options):
         return Approve(by="ana", scope=SCOPES[dice])
+    if dice < 7 and any(each.uses for each in approval.allowances):  # on Temporal none has
+        return Approve(by="ana", uses=1)
     return Approve(by="ana")
 
 

@@ -30,18 +30,19 @@ def test_a_case_that_once_failed_holds(tmp_path, backend, file):
     assert fuzz(tmp_path, file, "--backend", backend) == ""
 
 
-@pytest.mark.parametrize("what", ["effects", "told", "index"])
+@pytest.mark.parametrize("what", ["effects", "told", "index", "uses"])
 def test_the_oracles_find_lost_and_repeated_effects(tmp_path, what):
-    """They find an extra effect or acknowledgement, and an index without an outcome."""
+    """They find an extra effect, acknowledgement or use of an allowance, and an index without an outcome."""
     ordinary = {"at": 0.0, "passivate_after": 60.0, "disk": [], "person": 0.0, "others": []}
     lives = [{"end": "natural", **ordinary}, {"end": "sabotage", "what": what, **ordinary}]
     call = {"op": "call", "id": "c1", "tool": "safe"}
     case = {"seed": 1, "backend": "asyncio", "agent": "worker", "program": [call], "lives": lives}
+    case |= {"allows": {"risky": 1}, "allows_tree": True}
     (tmp_path / "case.json").write_text(json.dumps(case))
 
     said = fuzz(tmp_path, tmp_path / "case.json", "--backend", "asyncio")
 
-    assert {"effects": "twice:", "told": "lost:", "index": "index:"}[what] in said
+    assert {"effects": "twice:", "told": "lost:", "index": "index:", "uses": "uses:"}[what] in said
 
 
 @pytest.mark.slow
@@ -49,6 +50,18 @@ def test_a_sample_of_random_programs_and_deaths_loses_nothing_and_does_nothing_t
     """The cases are the same each time, plus a few whose seed is printed."""
     assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 15, "--seed", 1) == ""
     assert fuzz(tmp_path, "--backend", backend, "--jobs", 3, "--cases", 6) == ""
+
+
+@pytest.mark.slow
+def test_a_sample_over_postgresql_and_of_storms_loses_nothing_and_does_nothing_twice(tmp_path, server, backend):
+    """Each process dies in its way; in storms three owners do, with their connections and the server itself."""
+    assert fuzz(tmp_path, "--postgres", "--backend", backend, "--cases", 4, "--seed", 1) == ""
+    assert fuzz(tmp_path, "--storms", "--backend", backend, "--cases", 2, "--seed", 1) == ""
+
+
+@pytest.mark.soak
+def test_storms_for_ten_minutes(tmp_path, server, backend):
+    assert fuzz(tmp_path, "--storms", "--backend", backend, "--seconds", 600) == ""
 
 
 @pytest.mark.soak

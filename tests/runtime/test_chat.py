@@ -11,6 +11,7 @@ from supervisor import Answer, Approve, Context, InvalidInput, MemoryStore, NotE
 from supervisor.channels.wording.cards import heard_lines
 from supervisor.core import events as e
 from supervisor.core.approvals.people import ApproverRule, People, Person
+from supervisor.core.ids import short_ids
 
 pytestmark = pytest.mark.anyio
 EVER = datetime.max.replace(tzinfo=UTC)
@@ -325,6 +326,27 @@ async def test_a_no_for_longer_denies_once_what_no_rule_can_deny(text):
         assert f"decided once only: restart [{approval.id}]" in heard_lines(heard, EVER)
         assert await run.result() == "denied"
         assert not await supervisor.find_rules()
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [("yes next 1", (1, False)), ("approve ID for 10 minutes", (None, True)), ("yes SHORT next 1", (1, False))],
+)
+async def test_a_yes_with_an_end_allows_the_calls_like_it_until_then(text, end):
+    """A12, A19: in this session, as the card offers it; a call of which no rule could be made is approved once."""
+    async with opened(channels=[Wall()]) as supervisor:
+        run = await supervisor.start(again, session="s")
+        (asked,) = await shown(supervisor, "s", 1)
+        said = text.replace("ID", asked.id).replace("SHORT", short_ids([asked.id])[asked.id])
+        heard = await supervisor.chat("s", said, by="ana", shown_before=EVER)
+        assert ([each.kind for each in heard.results], heard.once) == (["accepted"], ())
+        assert await run.result() == ["ok", "ok"]
+        (rule,) = await supervisor.find_rules()
+        assert ((rule.uses, rule.until is not None), rule.session, rule.used) == (end, "s", rule.uses or 0)
+        await supervisor.start(has_no_arguments, session="t")
+        (asked,) = await shown(supervisor, "t", 1)
+        heard = await supervisor.chat("t", "yes next 5", by="ana", shown_before=EVER)
+        assert ([each.kind for each in heard.results], heard.once) == (["accepted"], heard.approvals)
 
 
 @pytest.mark.parametrize(("text", "session"), [("no for session", "s"), ("reject always", None)])

@@ -1,13 +1,6 @@
 """The stores, for the guarantees of every store; and a path, for tests of a file."""
 
-import importlib.util
-import secrets
-
 import pytest
-from postgres_server import find_binaries, running
-
-from supervisor.store.memory import MemoryStore
-from supervisor.store.sqlite.store import SqliteStore
 
 
 @pytest.fixture
@@ -15,30 +8,9 @@ def path(tmp_path):
     return tmp_path / "state" / "store.db"
 
 
-@pytest.fixture(scope="session")
-def server():
-    """The URL of a database on a PostgreSQL server."""
-    if (binaries := find_binaries()) is None or importlib.util.find_spec("psycopg") is None:
-        pytest.skip("this machine has no PostgreSQL server, or no psycopg: apt-get install postgresql")
-    with running(binaries) as url:
-        yield url
-
-
 @pytest.fixture
-def postgres(server):
-    """The URL of a store of its own."""
-    return f"{server}?schema=t{secrets.token_hex(6)}"
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request, path):
+def store(new_store):
     """An open, empty store."""
-    if request.param == "postgres":
-        from supervisor.store.postgres.store import PostgresStore
-
-        store = PostgresStore(request.getfixturevalue("postgres"))
-    else:
-        store = MemoryStore() if request.param == "memory" else SqliteStore(path)
-    store.open()
-    yield store
-    store.close()
+    new_store.open()
+    yield new_store
+    new_store.close()

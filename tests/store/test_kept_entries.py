@@ -1,4 +1,4 @@
-"""The SQLite store caches entries of its index that it read or wrote lately, and its cache is never out of date."""
+"""A store in a database caches entries of its index that it read or wrote lately, and never has one out of date."""
 
 import pytest
 from store_stories import append, asked, at, created, decided, rows, started
@@ -6,15 +6,20 @@ from store_stories import append, asked, at, created, decided, rows, started
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.store.index.entries import MOST
+from supervisor.store.postgres.store import PostgresStore
 from supervisor.store.sqlite.store import SqliteStore
 
 SHOWN = e.CardPosted(at=at(7), approval="p", channel="web")
 
 
-@pytest.fixture
-def stores(path):
+@pytest.fixture(params=["sqlite", "postgres"])
+def stores(request, path):
     """Two processes that have the same store open."""
-    found = SqliteStore(path), SqliteStore(path)
+    if request.param == "sqlite":
+        found = SqliteStore(path), SqliteStore(path)
+    else:
+        url = request.getfixturevalue("postgres")
+        found = PostgresStore(url), PostgresStore(url)
     for store in found:
         store.open()
     yield found

@@ -1,13 +1,15 @@
-"""The memory store and the SQLite store are driven side by side with whatever the tables allow, and say the same.
+"""The memory store and one in a database are driven side by side with whatever the tables allow, and say the same.
 
-Another process writes to the SQLite store now and then.
+Another process writes to the database now and then.
 """
 
+import secrets
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from msgspec import Raw
 from msgspec.structs import replace
 from store_stories import asked, at, cancelled, created, decided, everything, finished, passivated, rows, ruled, started
@@ -17,6 +19,7 @@ from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.store.memory import MemoryStore
+from supervisor.store.postgres.store import PostgresStore
 from supervisor.store.sqlite.store import SqliteStore
 
 SESSIONS = ("a", "b", "c")
@@ -49,11 +52,12 @@ batches = st.tuples(sessions, st.lists(events, min_size=3, max_size=8), ends, se
 class SideBySide(RuleBasedStateMachine):
     """An event that the core refuses is not written, as in a journal."""
 
-    def __init__(self):
+    def __init__(self, server=None):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.stores = (MemoryStore(), SqliteStore(Path(self.folder.name) / "store.db"))
-        self.other = SqliteStore(Path(self.folder.name) / "store.db")
+        file, url = Path(self.folder.name) / "store.db", f"{server}?schema=t{secrets.token_hex(6)}"
+        make = partial(SqliteStore, file) if server is None else partial(PostgresStore, url)
+        self.stores, self.other = (MemoryStore(), make()), make()
         for store in (*self.stores, self.other):
             store.open()
         self.states = {}
@@ -125,6 +129,7 @@ class SideBySide(RuleBasedStateMachine):
             assert store.claim(root) is None
             store.commit() if is_kept else store.rollback()
 
+    @precondition(lambda self: isinstance(self.other, SqliteStore))  # the other kind has had no reason yet
     @rule()
     def rebuild(self):
         _, sqlite = self.stores
@@ -140,13 +145,19 @@ class SideBySide(RuleBasedStateMachine):
 
     @invariant()
     def say_the_same(self):
-        memory, sqlite = self.stores
-        assert memory.journal(RULES) == sqlite.journal(RULES)
-        assert everything(memory) == everything(sqlite)
+        memory, other = self.stores
+        assert memory.journal(RULES) == other.journal(RULES)
+        assert everything(memory) == everything(other)
         for root in SESSIONS:
-            assert memory.owns(root) == sqlite.owns(root) == (sqlite.get_owner(root) is not None)
+            assert memory.owns(root) == other.owns(root) == (other.get_owner(root) is not None)
 
 
 TestSideBySide = SideBySide.TestCase
 # Each example makes a file and syncs it: few examples, but long ones.
 TestSideBySide.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+
+
+def test_memory_and_postgresql_side_by_side(server):
+    run_state_machine_as_test(
+        partial(SideBySide, server), settings=settings(max_examples=5, stateful_step_count=20, deadline=None)
+    )

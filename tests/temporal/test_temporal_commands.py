@@ -76,6 +76,22 @@ def test_a_worker_is_killed_and_a_decision_is_made_while_none_lives(cluster):
     assert cluster.read("approve", first["id"], "--by", "eve")["kind"] == "already"
 
 
+def test_the_calls_of_a_session_are_listed_and_decided_together(cluster):
+    """A16: `approve --session` decides what it has shown and nothing else; each decision has one batch in the audit."""
+    cluster.worker()
+    cluster.run("start", "janitor", '["/srv/a", "/srv/b"]', "--session", "j", code=3)
+    cluster.pending(2)
+    name = cluster.read("approve", "--session", "j")["shown"]
+    cluster.run("approve", "--session", "j", "--shown", "0" * len(name), code=2)
+    assert len(cluster.pending(2)) == 2
+    made = cluster.read("approve", "--session", "j", "--shown", name, "--by", "ana")
+    assert [each["kind"] for each in made["results"]] == ["accepted"] * 2
+    assert {each["batch"] for each in made["results"]} == {made["batch"]}
+    assert cluster.outcome("j")["value"] == ["removed /srv/a", "removed /srv/b"]
+    again = cluster.read("approve", "--session", "j", "--shown", name, "--by", "ana")
+    assert [each["kind"] for each in again["results"]] == ["already"] * 2
+
+
 def test_a_cancel_reaches_every_process_of_a_tree(cluster):
     """Three levels, and two calls with a process at each: all are gone, and the sessions end deepest first."""
     cluster.worker()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -11,13 +12,31 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from temporal_server import namespace, working
 
-from supervisor import Approve, Context, InvalidInput, MemoryStore, RunFailed, agent, open_supervisor, tool
+from supervisor import (
+    Approve,
+    ApproverRule,
+    Context,
+    InvalidInput,
+    MemoryStore,
+    People,
+    Person,
+    RunFailed,
+    agent,
+    allow,
+    open_supervisor,
+    tool,
+)
 from supervisor.agents.acp import acp_agent
 from supervisor.agents.pydantic_ai import pydantic_agent
+from supervisor.core.approvals.reminders import Reminders
+from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import open_temporal, run_worker
+from supervisor.temporal.mirror.store import MirrorFile
 from supervisor.tools import shell
+from supervisor.wiring.cluster import open_cluster
 
 pytestmark = pytest.mark.anyio
+LATE = datetime(2100, 1, 1, tzinfo=UTC)
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "when-one-machine-is-not-enough.md"
 
 REFUSED = {
@@ -26,6 +45,9 @@ REFUSED = {
     "Closures": "a function at the top of a module",
     "`prune`": "temporal://HOST:PORT/NAMESPACE",
     "Limits": "give its activities a task queue",
+    "Two people": "on Temporal one person decides",
+    "Being on it, and snoozing": "none can be acknowledged or snoozed",
+    "Rules for what waits": "a rule that is added decides nothing that waits",
     "Previews": "previews read on the machine that asks",
 }
 DIFFERENT = {
@@ -92,6 +114,11 @@ async def limited(ctx: Context) -> list[str]:
 
 
 @agent
+async def urging(ctx: Context) -> str:
+    return await ctx.ask("Well?", urgency="low")
+
+
+@agent
 async def listening(ctx: Context) -> str:
     await ctx.send("I listen.")
     return await ctx.receive()
@@ -130,6 +157,42 @@ async def try_limits(supervisor, _) -> str:
     """By a tool, a model call and an agent."""
     said = await (await supervisor.start(limited)).result()
     return said[0] if all("give its activities a task queue" in each for each in said) and len(said) == 3 else str(said)
+
+
+async def try_quorum(supervisor, folder: Path) -> str:
+    """A server does not begin."""
+    two = ApproverRule(approvers=("ana", "ben"), quorum=2)
+    people = People([Person(name="ana"), Person(name="ben")], [two])
+    given = {"agents": {}, "channels": [], "people": people, "reminders": Reminders(), "routes": []}
+    try:
+        async with open_cluster(read_temporal_url(supervisor.where), MirrorFile(folder / "m.db", ""), **given):
+            return "it began"
+    except InvalidInput as refused:
+        return str(refused)
+
+
+async def try_hush(supervisor, _) -> str:
+    """Of an approval that waits, in both ways; it waits on, and says how urgent the agent says it is."""
+    run, said = await supervisor.start(urging), []
+    async with run.watch_approvals() as watch:
+        asked = await anext(watch)
+    for hush in (supervisor.acknowledge([asked.id], by="ana"), supervisor.snooze([asked.id], LATE, by="ana")):
+        try:
+            await hush
+        except InvalidInput as refused:
+            said.append(str(refused))
+    now = await supervisor.get_approval(asked.id)
+    await supervisor.cancel(run.session)
+    return said[0] if said == said[:1] * 2 and (now.status, now.urgency) == ("pending", "low") else str((said, now))
+
+
+async def try_pending(supervisor, _) -> str:
+    """Nothing of it is added."""
+    try:
+        await supervisor.add_rule(allow("wipe"), by="ana", pending=True)
+    except InvalidInput as refused:
+        return str(refused) if "wipe" not in {rule.tool for rule in await supervisor.find_rules()} else "added"
+    return "added"
 
 
 async def try_previews(supervisor, _) -> str:
@@ -171,7 +234,10 @@ async def try_wait(supervisor, _) -> str:
 TRIED = dict(
     zip(
         REFUSED | DIFFERENT,
-        (try_process, try_job, try_closure, try_prune, try_limits, try_previews, try_stream, try_activity, try_wait),
+        (
+            *(try_process, try_job, try_closure, try_prune, try_limits, try_quorum, try_hush, try_pending),
+            *(try_previews, try_stream, try_activity, try_wait),
+        ),
         strict=True,
     )
 )
@@ -188,7 +254,7 @@ def test_the_guide_lists_the_same():
 async def test_each_entry_is_refused_or_different_on_temporal(tmp_path):
     """All on one worker. A worker is not begun for an agent that holds a process."""
     url = await namespace()
-    agents = [leading, with_job, limited, previewed, modelled, writing, listening, pondering]
+    agents = [leading, with_job, limited, urging, previewed, modelled, writing, listening, pondering]
     with pytest.raises(InvalidInput, match="coder"):
         await run_worker(url, [coder])
     with pytest.raises(InvalidInput, match="reviewing: limits are kept by one machine"):

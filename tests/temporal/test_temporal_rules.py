@@ -14,6 +14,7 @@ from supervisor import (
     Approve,
     Context,
     Deny,
+    InvalidInput,
     LimitExceeded,
     QuestionUnanswered,
     ServerUnavailable,
@@ -227,6 +228,33 @@ async def test_no_call_begins_while_the_rules_cannot_be_read(enter, good):
 @agent
 async def pressing_twice(ctx: Context) -> list[str]:
     return [(await ctx.call(press, "red")).kind for _ in range(2)]
+
+
+@agent
+async def pressing_on(ctx: Context, pause: float) -> list[str]:
+    kinds = [(await ctx.call(press, "red")).kind for _ in range(2)]
+    await ctx.sleep(pause)
+    return [*kinds, (await ctx.call(press, "red")).kind]
+
+
+@pytest.mark.parametrize("scope", ["session", "always"])
+async def test_an_allowance_ends_at_its_instant_and_none_is_counted(scope):
+    """A19: `uses` are refused, with a sentence, and none is offered. After the end the same call asks."""
+    url = await namespace()
+    async with working(url, [pressing_on]), open_temporal(url) as supervisor:
+        run = await supervisor.start(pressing_on, 6.0)
+        async with run.watch_approvals() as asked:
+            waiting = await anext(asked)
+            assert [(each.uses, each.minutes) for each in waiting.allowances] == [(None, 15)]
+            with pytest.raises(InvalidInput, match="no calls are counted"):
+                await supervisor.decide(waiting.id, Approve(by="ana", scope=scope, uses=2))
+            with pytest.raises(InvalidInput, match="no calls are counted"):
+                await supervisor.add_rule(allow("press", '{"button": "red"}', uses=2), by="ana")
+            await supervisor.decide(waiting.id, Approve(by="ana", scope=scope, minutes=0.1))
+            await anext(asked)
+            assert happened.count("pressed") == 2
+            (rule,) = await supervisor.find_rules()
+            assert (rule.ended, rule.uses, rule.session) == (True, None, run.session if scope == "session" else None)
 
 
 async def test_a_decision_for_always_makes_a_rule_before_the_next_call():

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from supervisor.channels.chat.hushing import HOW, hush, read_hush
@@ -190,6 +191,7 @@ class Answering:
                 if len(self._seen) >= MOST_SEEN:
                     del self._seen[next(iter(self._seen))]
                 self._seen[who.approval.id, who.name] = replace(decision, seen=result.seen)
+            await checkpoint()  # what was decided begins before words are found for the person
         except InvalidInput as error:
             return Result(f"Nothing was decided: {visible(str(error), kind='words')}", is_decision=False)
         except NotEntitled as error:

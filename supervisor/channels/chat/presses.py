@@ -1,12 +1,14 @@
 """Buttons: which buttons an approval or a question has, and what each decides.
 
 A button stays in a message for days, and the platform returns only a short code when it is pressed. So a code is the
-index of an option or a choice of the approval in the store, never a pattern or a value. A forged code can therefore
-grant only what the journal says was offered.
+index of an option, an allowance or a choice of the approval in the store, never a pattern or a value. A forged code can
+therefore grant only what the journal says was offered.
 
 Rules
 - A press that needs a text (`edit`, `explain`, `reply`) opens a form. The text comes back with the same code.
 - A person says yes only to what they have seen: a card that does not show the whole request has `unseen_buttons`.
+- `approve` alone is this call, once, as a slash command says it; a dot and the index of an option follow on a button.
+  `allow` is this call and later ones until an end, with the index of an allowance.
 - `decision_of` is the only way from a code to a decision. It raises InvalidInput for a code that does not fit.
 """
 
@@ -14,7 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.channels.wording.granting import HOW_LONG, grant_text
+from supervisor.channels.wording.granting import (
+    ALLOW,
+    APPROVE as APPROVE,
+    HOW_LONG,
+    allowance_label,
+    allowance_text,
+    approve_for,
+    grant_text,
+)
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.encoding import read_exact
@@ -22,8 +32,6 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 
-APPROVE: Final = "approve"
-"""This call, once, as a slash command says it. A button adds a dot and the index of an option."""
 EDIT: Final = "edit"
 DENY: Final = "deny"
 EXPLAIN: Final = "explain"
@@ -68,8 +76,14 @@ def buttons_of(approval: Approval) -> list[Button]:
         )
         for place, option in enumerate(approval.options)
     ]
+    ending = [
+        Button(code=f"{ALLOW}.{place}", label=allowance_label(each), grants=allowance_text(approval, each))
+        for place, each in enumerate(approval.allowances)
+    ]
     return [
-        *granting,
+        *granting[:1],
+        *ending,
+        *granting[1:],
         *([Button(code=EDIT, label="Edit…")] if approval.editable else ()),
         Button(code=DENY, label="Deny", tone="no"),
         Button(code=EXPLAIN, label="Deny with a reason…"),
@@ -83,7 +97,7 @@ def unseen_buttons(buttons: list[Button]) -> list[Button]:
 
 def says_yes(code: str) -> bool:
     """Whether a press of this button approves or answers without a form."""
-    return code.partition(".")[0] in ("approve", "yes", "choose")
+    return code.partition(".")[0] in ("approve", ALLOW, "yes", "choose")
 
 
 def _answers(approval: Approval) -> list[Button]:
@@ -124,6 +138,8 @@ def decision_of(code: str, approval: Approval, by: str, text: str | None = None)
         case "approve":
             option = approval.options[_place(place, len(approval.options))]
             return Approve(by=by, scope=option.scope, pattern=option.pattern)
+        case "allow":
+            return approve_for(approval.allowances[_place(place, len(approval.allowances))], by)
         case "choose":
             choices = approval.choices or ()
             return Answer(by=by, value=choices[_place(place, len(choices))])

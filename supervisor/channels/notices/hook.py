@@ -32,7 +32,7 @@ from supervisor.channels.sdk import (
 from supervisor.core.approvals.channel_kinds import KINDS
 
 _FULL: Final = (
-    *("arguments", "command", "claims", "cwd", "secret", "masked", "inputs", "why", "note", "because"),
+    *("arguments", "command", "claims", "cwd", "secret", "masked", "inputs", "why", "note", "because", "urgency"),
     *("question", "choices", "schema"),
 )
 """The fields of an approval that `detail = "full"` adds. `claims` are the names of the arguments that are the agent's

@@ -138,7 +138,7 @@ class Desk:
             return None
         self.message = ""
         if self.granting is not None:
-            return self._grant(self.selected, self.granting, keys[0], now)
+            return self._grant(self.selected, keys[0], now)
         asked = self.pending[self.selected]
         if asked.kind == "question" and (keys[0] in ("a", "e", "j") or keys[0] in _answers(asked)):
             return self._answer(asked, keys[0], now)
@@ -332,7 +332,7 @@ class Desk:
         elif self._may_decide(now):
             self.granting, self._selected_at = scope, now
 
-    def _grant(self, selected: str, scope: Wider, key: str, now: float) -> Action | None:
+    def _grant(self, selected: str, key: str, now: float) -> Action | None:
         """Take a key while the patterns are shown."""
         if key == "v":
             return ShowWhole(selected)
@@ -340,8 +340,7 @@ class Desk:
             self._select(selected, now)
         elif key.isdecimal() and 0 < int(key) <= len(self.wider):
             if self._may_decide(now):
-                option = self.wider[int(key) - 1].option
-                return Decide(selected, Approve(by=self.by, scope=scope, pattern=option.pattern))
+                return Decide(selected, self.wider[int(key) - 1].approve(self.by))
         else:
             self.message = "Press the number of a pattern to allow it, or Esc to go back. Nothing is decided yet."
         return None

@@ -122,7 +122,8 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
     found.add_column(overflow="fold")
     for number, grant in enumerate(desk.wider, 1):
         found.add_row(str(number), Text(_gutter(grant.pattern), style="bold"))
-        found.add_row("", Text(grant.covers, style="dim"))
+        ends = "" if grant.allowance is None else f"{grant.words}: "
+        found.add_row("", Text(f"{ends}{grant.covers}", style="dim"))
     head = Text(f"{path_text(approval.path)} asks to call {visible(approval.tool)}: what may run without asking?")
     head.stylize(f"bold {CALM}")
     held = Text(f"This call runs now. Later calls that fit run without asking {reach(approval, scope)}.")

@@ -38,6 +38,7 @@ from supervisor.channels.web.triggers import Trigger, trigger_routes
 from supervisor.channels.web.webhooks import webhook_routes
 from supervisor.core.approvals.people import People
 from supervisor.seam.channel import Channel
+from supervisor.seam.store import Book
 from supervisor.system.chronicle import Chronicle
 
 __all__ = ["Web", "make_web"]
@@ -53,8 +54,8 @@ def make_web(
     public_url: str | None = None,
     others: Sequence[Channel] = (),
     max_streams: int = MAX_STREAMS,
-    revoked: Path | None = None,
-    shown: Path | None = None,
+    revoked: Path | Book | None = None,
+    shown: Path | Book | None = None,
     chronicle: Chronicle | None = None,
     triggers: Sequence[Trigger] = (),
 ) -> Web:
@@ -62,9 +63,9 @@ def make_web(
 
     `people`: who may log in. `secret`: signs cookies. `listener`: the bound socket. `hosts`: names of this server.
     `public_url`: the address that browsers use, if it is another one. `others`: channels whose webhooks are served and
-    whose health is shown here. `max_streams`: clients that may listen at once. `revoked`: the file of revoked tokens
-    and ended logins, and `shown` that of what people were shown; without it each is forgotten when the process ends.
-    `chronicle`: what the metrics count. `triggers`: what signed requests start. Raises StoreUnreadable if a file
+    whose health is shown here. `max_streams`: clients that may listen at once. `revoked`: the file or book of revoked
+    tokens and ended logins, and `shown` that of what people were shown; without it each is forgotten when the process
+    ends. `chronicle`: what the metrics count. `triggers`: what signed requests start. Raises StoreUnreadable if a file
     cannot be read.
     """
     public = urlsplit(public_url or "").hostname or ""

@@ -60,9 +60,9 @@ from supervisor.core.values import Answer, Approve, Decision, DecisionResult, De
 from supervisor.seam import commands
 from supervisor.seam.runs import Page
 
-_BESIDE: Final = ("scope", "pattern", "arguments", "seen", "reason", "value")
+_BESIDE: Final = ("scope", "pattern", "uses", "until", "minutes", "arguments", "seen", "reason", "value")
 _GOES_WITH: Final = {
-    "approve": {"scope", "pattern", "arguments", "seen"},
+    "approve": {"scope", "pattern", "uses", "until", "minutes", "arguments", "seen"},
     "deny": {"reason", "scope", "pattern"},
     "answer": {"value"},
 }
@@ -235,7 +235,14 @@ def _decision(call: Call, body: SaidDecision) -> Decision:
 
 def approval_by(call: Call, body: SaidDecision | ApproveBody) -> Approve:
     return Approve(
-        by=call.person.name, arguments=body.arguments, scope=body.scope, pattern=body.pattern, seen=body.seen
+        by=call.person.name,
+        arguments=body.arguments,
+        seen=body.seen,
+        scope=body.scope,
+        pattern=body.pattern,
+        uses=body.uses,
+        until=body.until,
+        minutes=body.minutes,
     )
 
 

@@ -31,6 +31,7 @@ from supervisor.core.errors import (
     TreeOwned,
     code_of,
 )
+from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -117,6 +118,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(error.status_code, error.detail, headers=dict(error.headers or {}))
     if isinstance(error, ClientDisconnect):
         return Problem(400, "the client went before it had said what it wanted")  # no client reads it
+    if isinstance(error, StoreAway):  # soon it may answer again; a refusal by a full disk stays
+        return Problem(503, str(error), kind=StoreRefused, headers={"retry-after": "1"})
     for kind, status in _STATUS.items():
         if isinstance(error, kind):
             return Problem(status, str(error), kind=type(error), members=_members(error))

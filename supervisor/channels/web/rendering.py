@@ -18,6 +18,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
+from supervisor.channels.wording.granting import ending_of
 from supervisor.core.approvals.drawing import direction_of
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls.rules import why_void
@@ -133,7 +134,7 @@ def environment() -> jinja2.Environment:
     )
     found.filters.update(ago=ago, at=instant_text, duration=duration, as_typed=as_typed)
     found.filters.update(told=told, direction=direction)
-    found.filters.update(shown=shown, name=name, prose=prose, ordered=ordered, void=why_void)
+    found.filters.update(shown=shown, name=name, prose=prose, ordered=ordered, void=why_void, ending=ending_of)
     found.globals.update(url=url, asset_url=asset_url)
     return found
 

@@ -1,8 +1,8 @@
 """Revoked tokens and ended logins, which are invalid although they have not expired.
 
 Theory: the server keeps no cookies, and a token is a hash in the configuration, so revocations need a record of their
-own. It is a file next to the store with one JSON line for each, appended and synced before the client gets its answer.
-Every process that serves the store reads the new lines.
+own. It is a file next to the store with one JSON line for each, appended and synced before the client gets its answer;
+a store that machines share has a book for these lines. Every process that serves the store reads the new lines.
 
 Rules
 - A revocation lasts, even if the file is removed while a daemon runs.
@@ -18,7 +18,8 @@ from typing import Final
 import anyio
 import msgspec
 
-from supervisor.core.errors import StoreUnreadable
+from supervisor.core.errors import StoreError, StoreUnreadable
+from supervisor.seam.store import Book
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.system.threads import in_thread
 
@@ -37,21 +38,26 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Revocations:
-    """The revocations of one store. `file`: None keeps them in memory."""
+    """The revocations of one store. `lines`: its file or its book; None keeps them in memory."""
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-        self._size = 0
+    def __init__(self, lines: Path | Book | None = None) -> None:
+        self._file = lines if isinstance(lines, Path) else None
+        self._book = None if isinstance(lines, Path) else lines
+        self._size = 0  # of the file, or the number of the last line in the book
         self._known: set[str] = set()
         self._changed = anyio.Event()
 
     def __contains__(self, shown: str | None) -> bool:
-        """Whether a token's hash, or a login's nonce, was revoked. Raises StoreUnreadable."""
+        """Whether a token's hash, or a login's nonce, was revoked. Raises StoreUnreadable, StoreRefused."""
         self.refresh()
         return shown in self._known
 
     def refresh(self) -> None:
-        """Read the lines that other processes have added. Raises StoreUnreadable."""
+        """Read the lines that other processes have added. Raises StoreUnreadable, StoreRefused."""
+        if self._book is not None:
+            for number, line in self._book.read(self._size):
+                self._learn(self._read(line, number))
+                self._size = number
         if self._file is None:
             return
         try:
@@ -69,8 +75,10 @@ class Revocations:
         self._size = size if not torn else 0
 
     def add(self, revoked: Revocation) -> None:
-        """Write a revocation; return when it is on disk. Raises OSError, StoreUnreadable."""
-        if self._file is not None:
+        """Write a revocation; return when it is on disk. Raises OSError, StoreUnreadable, StoreRefused."""
+        if self._book is not None:
+            self._book.add([msgspec.json.encode(revoked)])
+        elif self._file is not None:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "r+b") as file:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -93,12 +101,12 @@ class Revocations:
 
     async def watch(self) -> None:
         """Read the lines that other processes add, until cancelled."""
-        while self._file is not None:
+        while self._file is not None or self._book is not None:
             await anyio.sleep(LOOK_SECONDS)
             before = len(self._known)
             try:
                 self.refresh()
-            except StoreUnreadable:
+            except StoreError:
                 self._tell()  # from now on every request is refused
             if len(self._known) > before:
                 self._tell()
@@ -127,8 +135,8 @@ class Revocations:
             return msgspec.json.decode(line, type=Revocation)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise StoreUnreadable(
-                f"{self._file} lists what was revoked, and its line {number} is unreadable: every request is refused; "
-                "correct the line, or move the file away and revoke again"
+                f"{self._file or 'the table `line` of the store'} lists what was revoked, and its line {number} is "
+                "unreadable: every request is refused; correct the line, or move the file away and revoke again"
             ) from None
 
 

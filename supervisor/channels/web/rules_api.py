@@ -19,7 +19,16 @@ async def list_rules(call: Call) -> Response:
 async def add_rule(call: Call) -> Response:
     """Add a rule. The header `warning` says if no agent here has its tool."""
     body: RuleBody = call.body
-    rule = make_rule(body.kind, body.tool, body.pattern, "http", body.session, unreviewed=body.unreviewed)
+    rule = make_rule(
+        body.kind,
+        body.tool,
+        body.pattern,
+        "http",
+        body.session,
+        unreviewed=body.unreviewed,
+        uses=body.uses,
+        until=body.until,
+    )
     added = await call.supervisor.add_rule(rule, by=call.person.name, pending=body.pending)
     answer = json_document(rule_document(added), 201)
     if (warning := await warn_of_tool(call.supervisor, rule)) is not None:

@@ -21,6 +21,8 @@ from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.activity import Activity, Doing
 from supervisor.core.usage import LARGEST, LARGEST_USD, UsageKind, UsageReport
 from supervisor.core.values import (
+    MOST_MINUTES,
+    MOST_USES,
     AgentView,
     Approval,
     DecisionResult,
@@ -119,12 +121,19 @@ class MessageBody(RequestFields, frozen=True, kw_only=True):
     message: MessageId | None = None
 
 
+Uses = Annotated[int, Meta(ge=1, le=MOST_USES)]
+Minutes = Annotated[float, Meta(gt=0, le=MOST_MINUTES)]
+
+
 class SaidDecision(RequestFields, frozen=True, kw_only=True):
     """The decision of one person, as its request says it."""
 
     decision: Literal["approve", "deny", "answer"]
     scope: Scope = "once"
     pattern: str | None = None
+    uses: Uses | None = None
+    until: Instant | None = None
+    minutes: Minutes | None = None
     arguments: dict[str, Any] | None = None
     seen: str | None = None
     reason: str | None = None
@@ -158,9 +167,10 @@ class Hushed(msgspec.Struct, frozen=True):
 class DecisionBody(SaidDecision, frozen=True, kw_only=True):
     """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
     `arguments`, which replace all arguments of the call, with `seen`: the code of their evidence, which the result
-    `unseen` of the same decision names. `deny` takes a `reason`, which the agent sees; and `scope` and `pattern`, for
-    later calls. `answer` takes the `value` that answers the question. `channel`: where the person decides, for the
-    audit trail."""
+    `unseen` of the same decision names. `uses` ends what it allows after so many later calls, `until` at an instant,
+    and `minutes` so many minutes after the decision; the scope is then `session`, unless it is `always`. `deny` takes a
+    `reason`, which the agent sees; and `scope` and `pattern`, for later calls. `answer` takes the `value` that answers
+    the question. `channel`: where the person decides, for the audit trail."""
 
     channel: ChannelName = "web"
 
@@ -201,6 +211,9 @@ class ApproveBody(RequestFields, frozen=True, kw_only=True):
     approval: str | None = None
     scope: Scope = "once"
     pattern: str | None = None
+    uses: Uses | None = None
+    until: Instant | None = None
+    minutes: Minutes | None = None
     arguments: dict[str, Any] | None = None
     seen: str | None = None
 
@@ -216,7 +229,7 @@ class CancelBody(RequestFields, frozen=True, kw_only=True):
 class RuleBody(RequestFields, frozen=True, kw_only=True):
     """A standing decision. `session`: the rule holds in the tree of this session; null: in the whole store.
     `unreviewed`: also allow a prefix that is not among the reviewed ones. `pending`: it also decides the calls that
-    wait and that it covers."""
+    wait and that it covers. `uses` and `until`: an allow ends after so many calls, or at this instant."""
 
     kind: Policy
     tool: str
@@ -224,6 +237,8 @@ class RuleBody(RequestFields, frozen=True, kw_only=True):
     session: str | None = None
     unreviewed: bool = False
     pending: bool = False
+    uses: Uses | None = None
+    until: Instant | None = None
 
 
 class SessionQuery(RequestFields, frozen=True, kw_only=True):

@@ -3,7 +3,8 @@
 Theory: a person looks, the process is killed, and the person answers "yes" to the next one. So the record is a file
 next to the store (STORE.shown), with one JSON line for each person and approval. It is written before the answer that
 shows the approval is sent, and without a sync: it survives the death of the process, and after a loss of power the
-person looks again. Each line that is missing errs on that side.
+person looks again. Each line that is missing errs on that side. A store that machines share has a book for these lines:
+a person may look at one machine and answer at another.
 
 Rules
 - A page, a document or an event with an approval shows it.
@@ -22,8 +23,9 @@ from typing import Final
 
 import msgspec
 
-from supervisor.core.errors import StoreUnreadable
+from supervisor.core.errors import StoreError, StoreUnreadable
 from supervisor.core.values import Approval
+from supervisor.seam.store import Book
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.system.logs import FactLog
@@ -44,14 +46,14 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Shown:
-    """`file`: None keeps the record in memory. Raises StoreUnreadable."""
+    """`lines`: the file or the book; None keeps the record in memory. Raises StoreUnreadable."""
 
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
+    def __init__(self, lines: Path | Book | None = None) -> None:
+        self._file = lines if isinstance(lines, Path) else None
+        self._book = None if isinstance(lines, Path) else lines
         self._of: dict[str, OrderedDict[str, None]] = {}
-        self._added = 0
-        for look in self._read():
-            self._remember(look)
+        self._added = self._last = 0
+        self._learn(self._lines())
 
     @property
     def has_grown(self) -> bool:
@@ -68,18 +70,24 @@ class Shown:
 
     def to(self, person: str) -> Collection[str]:
         """Return the ids of what a person was shown."""
+        if self._book is not None:
+            self._learn(self._lines())
         return self._of.get(person, {}).keys()
 
     async def prune(self, supervisor: Supervisor) -> None:
         """Forget what no longer waits."""
-        before = {approval for known in self._of.values() for approval in known}
+        before = set(self._pairs())
         if not before:
             return
         waiting = {approval.id for approval in await supervisor.find_approvals(limit=None)}
-        for person, known in list(self._of.items()):
-            kept = OrderedDict.fromkeys(each for each in known if each in waiting or each not in before)
-            self._of[person] = kept
-        self._rewrite()
+        over = {pair for pair in before if pair[1] not in waiting}
+        for person, approval in over:
+            self._of[person].pop(approval, None)
+        if self._book is not None:
+            self._added = 0
+            self._book.remove([msgspec.json.encode(Look(*pair)) for pair in over])
+        else:
+            self._rewrite()
 
     def _remember(self, look: Look) -> None:
         known = self._of.setdefault(look.person, OrderedDict())
@@ -88,26 +96,36 @@ class Shown:
         while len(known) > MOST:
             known.popitem(last=False)
 
-    def _read(self) -> Iterator[Look]:
+    def _lines(self) -> list[bytes]:
+        if self._book is not None:
+            found = self._book.read(self._last)
+            self._last = found[-1][0] if found else self._last
+            return [line for _, line in found]
         if self._file is None:
-            return
+            return []
         try:
             why, raw = why_not_ours(self._file, OTHERS_WRITE), self._file.read_bytes()
         except FileNotFoundError:
-            return
+            return []
         if why is not None:
             raise StoreUnreadable(f"{why}. It says which approvals each person was shown")
-        for line in raw.split(b"\n"):
+        return raw.split(b"\n")
+
+    def _learn(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                yield msgspec.json.decode(line, type=Look)
+                self._remember(msgspec.json.decode(line, type=Look))
 
     def _append(self, looks: Iterable[Look]) -> None:
-        if self._file is None:
-            return
         lines = [msgspec.json.encode(look) for look in looks]
         self._added += len(lines)
         try:
-            self._write(os.O_APPEND, lines)
+            if self._book is not None:
+                self._book.note(lines)
+            elif self._file is not None:
+                self._write(os.O_APPEND, lines)
+        except StoreError as refused:
+            log.warning("shown.not_written", reason=str(refused))
         except OSError as error:
             log.warning("shown.not_written", file=str(self._file), reason=error.strerror)
 

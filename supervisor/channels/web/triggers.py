@@ -5,7 +5,7 @@ Rules
   (standardwebhooks.com): the id, the time and the body are signed, and a request is refused five minutes after its
   time. `github` is GitHub's X-Hub-Signature-256: the body alone is signed.
 - The session's id is made of the trigger's name and of what is signed: the id, or the body's digest. So a delivery that
-  is sent again finds its session, starts nothing, and gets the same answer.
+  is sent again finds its session, starts nothing, and gets the same answer. A prune keeps the id (plans/deliveries.py).
 - The body is the agent's input: JSON, or the text of the body if the agent takes that.
 - Anyone can send unsigned requests. The log tells one of them, until a signed one comes.
 """
@@ -31,7 +31,7 @@ from supervisor.channels.web.webhooks import LARGEST_BYTES
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, NotFound, SessionConflict, TreeOwned
 from supervisor.core.ids import id_from
-from supervisor.core.schedules import Signed
+from supervisor.core.schedules import OF_TRIGGER, Signed
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
@@ -111,7 +111,7 @@ class Trigger:
 
     async def _begin(self, supervisor: Supervisor, session: str, *given: Any) -> None:
         with suppress(SessionConflict, TreeOwned):  # the same delivery has come twice at once
-            await supervisor.start(self.agent, *given, session=session, requester=f"trigger {self.name}")
+            await supervisor.start(self.agent, *given, session=session, requester=OF_TRIGGER + self.name)
 
 
 def _values_of(body: bytes) -> list[Any]:

@@ -24,7 +24,7 @@ from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.facts import Fact, call_line, content_shown, facts_of, instant_text, question_line
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.calls.content import CallContent
-from supervisor.core.calls.rules import patterns_of
+from supervisor.core.calls.rules import end_words, patterns_of
 from supervisor.core.ids import short_ids
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, DecisionResult
@@ -294,7 +294,8 @@ def _standing(approval: Approval) -> str:
         return ""
     pattern = " and ".join(visible(each, ordered=True) for each in patterns_of(approval.pattern or ""))
     rules = f"rules {', '.join(map(visible, approval.rules))}" if approval.rules else f"rule {visible(approval.rule)}"
-    return f", and {HOW_LONG[approval.scope]}: {pattern} ({rules})"
+    ends = end_words(approval.uses, approval.until)
+    return f", and {HOW_LONG[approval.scope]}{ends}: {pattern} ({rules})"
 
 
 def heard_lines(heard: ChatResult, now: datetime) -> list[str]:

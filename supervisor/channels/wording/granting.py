@@ -8,35 +8,86 @@ Rules
 - Pure.
 """
 
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from supervisor.core.approvals.facts import instant_text
 from supervisor.core.calls.edits import BUT_FOR, EDITORS, folder_in
-from supervisor.core.calls.rules import patterns_of
+from supervisor.core.calls.rules import Rule, patterns_of
 from supervisor.core.calls.shell_patterns import what_prefix_shows
 from supervisor.core.text.visible import visible
-from supervisor.core.values import HOW_LONG as HOW_LONG, Approval, Option, Scope
+from supervisor.core.values import HOW_LONG as HOW_LONG, Allowance, Approval, Approve, Option, Scope
 
+APPROVE: Final = "approve"
+ALLOW: Final = "allow"
+"""With a dot and an index: the codes of buttons (channels/chat/presses.py)."""
 WIDER: Final[tuple[Scope, ...]] = ("session", "always")
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A way to allow more than this one call. `pattern`: safe for a screen, shown whole, perhaps of several lines;
-    `covers`: a text that says what it covers."""
+    """A way to allow more than this one call. `code`: that of its button; `pattern`: safe for a screen, shown whole,
+    perhaps of several lines; `covers`: a text that says what it covers."""
 
+    code: str
     option: Option
     pattern: str
     covers: str
+    allowance: Allowance | None = None
+    """The end that it has by itself, if it has one."""
+
+    @property
+    def words(self) -> str:
+        """For how long it allows later calls."""
+        return HOW_LONG[self.option.scope] if self.allowance is None else allowance_label(self.allowance)
+
+    def approve(self, by: str) -> Approve:
+        """Return the decision of a person who chooses it."""
+        if self.allowance is not None:
+            return approve_for(self.allowance, by)
+        return Approve(by=by, scope=self.option.scope, pattern=self.option.pattern)
 
 
 def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
-    """Return what may be granted in a scope, the exact pattern first; nothing if only "once" is offered."""
-    return tuple(
-        Grant(option, visible(option.pattern, lines=True, ordered=True), _covers(approval, option.pattern))
-        for option in approval.options
+    """Return what may be granted in a scope: first the allowances of the session, then the exact pattern; nothing if
+    only "once" is offered."""
+    first = tuple(
+        Grant(
+            f"{ALLOW}.{place}",
+            Option("session", each.pattern),
+            _shown(each.pattern),
+            _covers(approval, each.pattern),
+            each,
+        )
+        for place, each in enumerate(approval.allowances)
+        if scope == "session"
+    )
+    return first + tuple(
+        Grant(f"{APPROVE}.{place}", option, _shown(option.pattern), _covers(approval, option.pattern))
+        for place, option in enumerate(approval.options)
         if option.scope == scope and option.pattern is not None
     )
+
+
+def _shown(pattern: str) -> str:
+    return visible(pattern, lines=True, ordered=True)
+
+
+def allowance_label(allowance: Allowance) -> str:
+    """Return the label of an allowance, the same on every surface."""
+    return f"{allowance.minutes} minutes" if allowance.uses is None else f"The next {allowance.uses} like it"
+
+
+def approve_for(allowance: Allowance, by: str) -> Approve:
+    """Return the decision of a person who chooses an allowance."""
+    return Approve(by=by, scope="session", pattern=allowance.pattern, uses=allowance.uses, minutes=allowance.minutes)
+
+
+def allowance_text(approval: Approval, allowance: Allowance) -> str:
+    """Return the rule that an allowance makes, in one line."""
+    option = Option("session", allowance.pattern)
+    return grant_text(approval, option, allowance)
 
 
 def _covers(approval: Approval, pattern: str) -> str:
@@ -56,18 +107,31 @@ def _covers(approval: Approval, pattern: str) -> str:
     return "exactly this command"
 
 
-def grant_text(approval: Approval, option: Option) -> str:
+def grant_text(approval: Approval, option: Option, allowance: Allowance | None = None) -> str:
     """Return the rule that a decision makes, in one line; "" if it decides only this call."""
     if option.scope == "once":
         return ""
     pattern = " and ".join(visible(each, ordered=True) for each in patterns_of(option.pattern or "exactly this call"))
-    return f"{visible(approval.tool)}: {pattern} runs without asking {reach(approval, option.scope)}"
+    return f"{visible(approval.tool)}: {pattern} runs without asking {reach(approval, option.scope, allowance)}"
 
 
-def reach(approval: Approval, scope: Scope) -> str:
+def reach(approval: Approval, scope: Scope, allowance: Allowance | None = None) -> str:
     """Return where, for whom and until when a scope wider than once holds."""
     whom = "for all of its agents" if scope == "session" else "for every agent"
-    return f"{where_rule_holds(approval.root_session if scope == 'session' else None)}, {whom}, until it is revoked"
+    end = "until it is revoked"
+    if allowance is not None:
+        end = f"the next {allowance.uses} times" if allowance.uses else f"for {allowance.minutes} minutes"
+    return f"{where_rule_holds(approval.root_session if scope == 'session' else None)}, {whom}, {end}"
+
+
+def ending_of(rule: Rule, now: datetime) -> str:
+    """Return when an allowance ends, and what it has left; "" for a rule without an end."""
+    parts = []
+    if rule.uses is not None:
+        parts.append(f"{max(0, rule.uses - rule.used)} of {rule.uses} calls left")
+    if rule.until is not None:
+        parts.append(f"until {instant_text(rule.until, now)}")
+    return ", ".join([*parts, *["ended"] * rule.ended])
 
 
 def where_rule_holds(session: str | None) -> str:

@@ -3,6 +3,8 @@
     yes, approve, no, reject                the one approval that waits, if there is exactly one
     yes ID, approve ID, no ID, reject ID    that approval; a short id does, too, if it is that of one that waits
     no for session, reject ID always        that approval, and later calls that are the same
+    yes next 10, approve ID next 10         that approval, and the next 10 calls like it, in this session
+    yes for 15 minutes                      that approval, and the calls like it of 15 minutes, in this session
     approve all                             all approvals that wait here and that its sender was shown before
     approve all for session                 and later calls that are the same, in this session
 
@@ -16,6 +18,7 @@ import re
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core.calls.rules import Rule
 from supervisor.core.ids import APPROVAL_ID
@@ -24,6 +27,8 @@ from supervisor.core.values import Approval, DecisionResult, Scope, SendResult
 _ONE: Final = re.compile(rf"(yes|approve|no|reject)(?: +({APPROVAL_ID}))?", re.IGNORECASE | re.ASCII)
 _SHORT: Final = re.compile(r"(yes|approve|no|reject) +([a-z2-7]{6,15})", re.IGNORECASE | re.ASCII)
 _NEVER: Final = re.compile(rf"(no|reject)(?: +({APPROVAL_ID}))? +(?:for +(session)|(always))", re.IGNORECASE | re.ASCII)
+_END: Final = r"(?: +(?:the +)?next +([0-9]{1,4})| +for +([0-9]{1,4}) *(?:m|min|minutes?))"
+_ENDING: Final = re.compile(rf"(yes|approve)(?: +({APPROVAL_ID}|[a-z2-7]{{6,15}}))?{_END}", re.IGNORECASE | re.ASCII)
 _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
 
 
@@ -42,6 +47,9 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     for_session: bool = False
     """Of `all`: for how long it approves. Of a no, `scope` says that."""
     scope: Scope = "once"
+    uses: int | None = None
+    minutes: int | None = None
+    """Of a yes: how many later calls like it, or those of how many minutes, it allows, too."""
 
     @property
     def is_yes(self) -> bool:
@@ -76,6 +84,8 @@ class ChatResult(msgspec.Struct, frozen=True, kw_only=True):
 def read_short(text: str) -> tuple[Word, str] | None:
     """Return a word and the short id that may follow it. It is one only if it is the beginning of the id of an approval
     that waits: "no problem" is chat."""
+    if (ending := _ending(text.strip())) is not None and ending.approval is not None and len(ending.approval) < 16:
+        return replace(ending, approval=None), ending.approval
     found = _SHORT.fullmatch(text.strip())
     return None if found is None else (Word(said=found[1].lower()), found[2].lower())  # type: ignore[arg-type]
 
@@ -85,6 +95,8 @@ def read_word(text: str) -> Word | None:
     text = text.strip()
     if (found := _ALL.fullmatch(text)) is not None:
         return Word(said="approve", all=True, for_session=found[1] is not None)
+    if (ending := _ending(text)) is not None:
+        return ending if ending.approval is None or len(ending.approval) > 15 else None
     scope: Scope = "once"
     if (found := _NEVER.fullmatch(text)) is not None:
         scope = "always" if found[4] else "session"
@@ -92,3 +104,13 @@ def read_word(text: str) -> Word | None:
         return None
     said: Literal["yes", "approve", "no", "reject"] = found[1].lower()  # type: ignore[assignment] # one of the pattern's
     return Word(said=said, approval=found[2] and found[2].lower(), scope=scope)
+
+
+def _ending(text: str) -> Word | None:
+    """Return the word of a yes that allows later calls until an end; its id may be a short one."""
+    found = _ENDING.fullmatch(text)
+    if found is None or int(found[3] or found[4]) == 0:
+        return None
+    uses, minutes = (int(each) if each else None for each in (found[3], found[4]))
+    said: Literal["yes", "approve"] = found[1].lower()  # type: ignore[assignment] # one of the pattern's
+    return Word(said=said, approval=found[2] and found[2].lower(), scope="session", uses=uses, minutes=minutes)

@@ -208,10 +208,17 @@ def _question(approval: Approval, wants: str | None) -> Iterator[Fact]:
         yield Fact(kind="question", name=WANTS, text=text)
 
 
-def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
-    """Yield why a person is asked, who asks, the times, the persons asked as well, and the ids."""
+def _agents_words(approval: Approval) -> Iterator[Fact]:
+    """Yield what the agent says to the person who decides."""
     if approval.because:
         yield Fact(kind="because", name="the agent says", text=draw_prose(approval.because).text)
+    if approval.urgency is not None:
+        yield _our("urgency", f"at most {approval.urgency}, the agent says")
+
+
+def _ours(approval: Approval, now: datetime) -> Iterator[Fact]:
+    """Yield why a person is asked, who asks, the times, the persons asked as well, and the ids."""
+    yield from _agents_words(approval)
     if approval.why:
         yield _our("why", draw_prose(approval.why, "words").text)
     if approval.note:

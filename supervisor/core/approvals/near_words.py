@@ -63,7 +63,7 @@ _FILL: Final = frozenset(
     could may might will would should must lets let us s t m d of run here looks sounds look sound
     way too up out make course session always once nothing problem bitte danke das es ist sein in
     ordnung merci svp stp plaît il vous te plait por favor gracias obrigado per favore grazie y de
-    lo la le les moi pour je ich du wir dann mal ok
+    lo la le les moi pour je ich du wir dann mal ok next like more calls times min minute minutes h hour hours
     """).split()
 )
 """Words that stand next to those, and say nothing by themselves."""
@@ -74,5 +74,5 @@ def is_near_word(text: str) -> bool:
     if not text.strip() or len(text) > _LONGEST_CHARACTERS:
         return False
     words = re.findall(r"\w+", _plain(_ID.sub(" ", _EMOJI.sub(" ", text.casefold()))))
-    known = all(each in _SAY_YES_OR_NO or each in _FILL for each in words)
+    known = all(each in _SAY_YES_OR_NO or each in _FILL or each.isdecimal() for each in words)
     return known and (not words or any(each in _SAY_YES_OR_NO for each in words))

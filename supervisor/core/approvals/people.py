@@ -33,11 +33,9 @@ from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.calls.content import shown_content
 from supervisor.core.calls.rules import Rule, is_about, policy_of
 from supervisor.core.errors import InvalidInput
-from supervisor.core.values import Approval, Approve, Decision, Deny, filled_arguments
+from supervisor.core.values import URGENCIES, Approval, Approve, Decision, Deny, Urgency, filled_arguments
 
 Role = Literal["approver", "operator", "scraper"]
-Urgency = Literal["low", "normal", "high"]
-URGENCIES: Final[tuple[Urgency, ...]] = ("low", "normal", "high")
 Mention = Literal["approvers", "requester", "nobody"] | tuple[str, ...]
 """Whom a card mentions: the people who may decide it, the one on whose behalf it was asked, or people by name."""
 MENTIONED: Final = 20
@@ -211,9 +209,10 @@ class People:
         return found[:MENTIONED]
 
     def urgency_of(self, approval: Approval) -> Urgency:
-        """Return how soon people hear of an approval again."""
-        found = [each.urgency for each in self.urgencies if each.meets(approval)]
-        return max(found, key=URGENCIES.index, default=self.urgency)
+        """Return how soon people hear of an approval again. The agent may lower that, and cannot raise it."""
+        ruled = (each.urgency for each in self.urgencies if each.meets(approval))
+        found = max(ruled, key=URGENCIES.index, default=self.urgency)
+        return found if approval.urgency is None else min(found, approval.urgency, key=URGENCIES.index)
 
     def held_until(self, name: str, approval: Approval, now: datetime) -> datetime | None:
         """Return until when a person hears nothing of an approval again; None if the person does now.

@@ -16,8 +16,8 @@ Rules
 """
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Any, Final, Literal, TypeGuard
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
 import msgspec
 from msgspec import Raw
@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.events import symbol, types_in
-from supervisor.core.events.asking import NOTICE, target_of
+from supervisor.core.events.asking import NOTICE, ReminderEvent, target_of
 from supervisor.core.values import ApprovalStatus, Vote
 
 DecisionKind = Literal["approve", "deny", "answer"]
@@ -72,8 +72,15 @@ class Left(msgspec.Struct, frozen=True, gc=False):
     begun_at: datetime | None = None
     failure: str = ""
     shows: str = ""
-    told: datetime | None = None
-    """When the last reminder was due that was sent there."""
+    sent: e.ReminderSent | None = None
+    """The last reminder that was sent there."""
+    telling: e.ReminderBegun | None = None
+    """The last one that a process was about to send there."""
+
+    @property
+    def told(self) -> datetime | None:
+        """When the last reminder was due that was sent there."""
+        return None if self.sent is None else self.sent.due
 
     @property
     def is_of_card(self) -> bool:
@@ -84,9 +91,9 @@ class Left(msgspec.Struct, frozen=True, gc=False):
 class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its steps; `cards`: the
     events that say where it is shown; `votes`: the last one of each person, while it is pending; `told`: the last
-    reminder that was sent to each target; `evidence`: the last one of each digest; `wanted`: the edit of which a person
-    is to see evidence, until it is there. In an index they are positions and names, it has neither `told` nor `wanted`,
-    and `evidence` only while it is pending."""
+    reminder that was sent to each target, and the last one that was about to be; `evidence`: the last one of each
+    digest; `wanted`: the edit of which a person is to see evidence, until it is there. In an index they are positions
+    and names, it has neither `told` nor `wanted`, and `evidence` only while it is pending."""
 
     status: ApprovalStatus = "pending"
     ended: Any = None
@@ -115,10 +122,11 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
             if prefix is not None and (position is None or prefix != FAILED):
                 cards = (*cards, event if position is None else f"{prefix}{target}")
             return self if cards == self.cards else replace(self, cards=cards)
-        if isinstance(event, e.ReminderSent):
+        if isinstance(event, ReminderEvent):
             if position is not None:
                 return self
-            told = (each for each in self.told if target_of(each) != target_of(event))
+            target = target_of(event)
+            told = (each for each in self.told if target_of(each) != target or type(each) is not kind)
             return replace(self, told=(*told, event))
         if kind in _REMINDS:
             return replace(self, reminded=kept)
@@ -174,8 +182,9 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
                     found[target] = Left(said.card, shows=said.shows)
                 case e.CardFailed():
                     found[target] = replace(found.get(target, Left()), failure=said.error)
-        for sent in self.told:
-            found[target_of(sent)] = replace(found.get(target_of(sent), Left()), told=sent.due)
+        for said in self.told:
+            what = {"sent": said} if isinstance(said, e.ReminderSent) else {"telling": said}
+            found[target_of(said)] = replace(found.get(target_of(said), Left()), **what)
         return found
 
     def posted(self, channel: str | None = None) -> list[e.CardPosted]:
@@ -202,6 +211,16 @@ def ends_approval(event: e.AnyEvent) -> TypeGuard[e.Ending]:
     return type(event) in ENDS_APPROVAL
 
 
+def telling_now(left: Left, due: datetime | None, me: str, now: datetime, lasts: timedelta) -> ReminderEvent | None:
+    """Return why a process is not to send the reminder that was due at an instant: it was sent, or another process has
+    begun to, at most `lasts` ago. None: it is to send it. `me`: that process."""
+    if left.sent is not None and left.sent.due == due:
+        return left.sent
+    other = left.telling
+    is_under_way = other is not None and other.due == due and other.by != me and abs(now - other.at) < lasts
+    return other if is_under_way else None
+
+
 def fold(
     events: Iterable[e.AnyEvent],
     approval: str,
@@ -217,14 +236,24 @@ def fold(
     return state
 
 
-def evidence_in(names: Iterable[str]) -> list[int]:
-    """Return the positions of the evidence in an index."""
-    return [int(each[1:].partition(":")[0]) for each in names if each.startswith(EVIDENCE)]
+class Named(NamedTuple):
+    """What the names in an index say: the channels on which people can decide, the votes, and where evidence is."""
+
+    channels: tuple[str, ...]
+    votes: tuple[Vote, ...]
+    evidence: list[int]
 
 
-def votes_of(names: Iterable[str]) -> tuple[Vote, ...]:
-    """Return the votes in an index."""
-    return tuple(_vote(each) for each in names if each.startswith(VOTE))
+def read_names(names: Iterable[str]) -> Named:
+    channels, votes, evidence = dict[str, None](), list[Vote](), list[int]()
+    for name in names:
+        if name.startswith(VOTE):
+            votes.append(_vote(name))
+        elif name.startswith(EVIDENCE):
+            evidence.append(int(name[1:].partition(":")[0]))
+        elif not name.startswith((BEGUN, NOTICE)):
+            channels[name.partition(":")[0]] = None
+    return Named(tuple(channels), tuple(votes), evidence)
 
 
 def _name_of_vote(event: e.ApprovalVoted) -> str:
@@ -241,12 +270,6 @@ def _vote(kept: Any) -> Vote:
 def _digest_of(kept: Any) -> str:
     digest: str = kept.digest if isinstance(kept, e.EvidenceTaken) else kept.partition(":")[2]
     return digest
-
-
-def channels_of(cards: Iterable[str]) -> tuple[str, ...]:
-    """Return the channels on which people can decide, by the cards of an index."""
-    shown = (card for card in cards if not card.startswith((BEGUN, NOTICE, VOTE, EVIDENCE)))
-    return tuple(dict.fromkeys(target.partition(":")[0] for target in shown))
 
 
 def _name(card: Any) -> str:

@@ -21,13 +21,15 @@ Rules
 - A denial of a person that stands (`exact`) denies what an allow of the same pattern would allow: this very call. It is
   no prefix, and never in doubt.
 - A rule with a `session` counts in the tree of that root session; one without it always.
+- An allowance is an allow that ends: after so many `uses`, or at an instant. What it has left is counted in journals
+  (runtime/plans/allowances.py), so `policy_of` is given only those that have not ended.
 - Rules are inherited downwards; a sub-agent's own rules can deny and ask, and never allow more (A14).
 
 The module is longer than 400 lines because what rules say of a call, why, and what may be granted are one reading.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 
@@ -41,12 +43,14 @@ from supervisor.core.calls.shell_lists import CommandList, covers_part, meant_pa
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import Kind, is_visible
-from supervisor.core.values import Approval, Option, Policy
+from supervisor.core.values import Allowance, Approval, Option, Policy, check_bounds
 
 MAX_SHOWN_CHARACTERS: Final = 1000  # characters of a pattern that a person can be expected to read before granting it
 _WRITTEN: Final = ("code", "configuration")
 """Origins of rules that stand where no one looks at them when a program starts: they stop no start."""
 _ONCE: Final = Option("once")
+_SKEW: Final = timedelta(minutes=1)
+"""By so much the clocks of two machines may differ."""
 
 
 class NamedTool(Protocol):
@@ -89,28 +93,66 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The person who added it; None for a rule in code. Likewise when, and by which approval's decision."""
     added_at: datetime | None = None
     approval: str | None = None
+    uses: int | None = None
+    """How many calls it allows; None: it is not counted."""
+    until: datetime | None = None
+    """The instant from which on it allows no further call; None: it has none."""
+    used: int = 0
+    """Of a listed rule: how many calls have used it."""
+    ended: bool = False
+    """Of a listed rule: whether it is used up, or its time is over."""
 
     @property
-    def meaning(self) -> tuple[str, str, str | None, str | None, bool, bool]:
-        """What it says, wherever it comes from: two rules of the same meaning are one."""
-        return self.kind, self.tool, self.pattern, self.session, self.exact, self.unreviewed
+    def meaning(self) -> tuple[Any, ...]:
+        """What it says, wherever it comes from: two rules of the same meaning are one. One with uses is like no other:
+        a second one gives so many more."""
+        counted = None if self.uses is None else (self.uses, self.id)
+        return self.kind, self.tool, self.pattern, self.session, self.exact, self.unreviewed, self.until, counted
+
+    @property
+    def is_allowance(self) -> bool:
+        """Whether it ends by itself."""
+        return self.uses is not None or self.until is not None
+
+    def has_time(self, now: datetime) -> bool:
+        """Whether its time is not over. It is over, too, if the clock is before the instant at which it was added."""
+        is_begun = self.added_at is None or self.added_at <= now + _SKEW
+        return self.until is None or (now < self.until and is_begun)
 
     def __str__(self) -> str:
         """Return the rule as people read it, with what it is from."""
         whose = f"from {self.origin}" if self.id is None else f"{self.id}, added by {self.by}"
-        return f"the rule `{self.kind} {self.tool}{'' if self.pattern is None else f': {self.pattern}'}` ({whose})"
+        ends = end_words(self.uses, self.until)
+        return (
+            f"the rule `{self.kind} {self.tool}{'' if self.pattern is None else f': {self.pattern}'}`{ends} ({whose})"
+        )
 
 
-def allow(tool: AnyTool, pattern: str | None = None, *, session: str | None = None, unreviewed: bool = False) -> Rule:
+def end_words(uses: int | None, until: datetime | None) -> str:
+    """Return when an allowance ends, in words; "" for a rule without an end."""
+    counted = "" if uses is None else " for one call" if uses == 1 else f" for {uses} calls"
+    return counted if until is None else f"{counted} until {until:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def allow(
+    tool: AnyTool,
+    pattern: str | None = None,
+    *,
+    session: str | None = None,
+    unreviewed: bool = False,
+    uses: int | None = None,
+    until: datetime | None = None,
+) -> Rule:
     """Allow calls of a tool without asking; without a pattern all of them.
 
-    `session`: only in the tree of this root session; also in `ask` and `deny`.
+    `session`: only in the tree of this root session; also in `ask` and `deny`. `uses`: only so many calls, for
+    `add_rule`, since a store counts them. `until`: only calls that are asked for before this instant.
     `unreviewed`: also if the pattern is a prefix of a shell command that was not reviewed: its further words may run
     anything. docs/reference/prefixes.md lists the reviewed prefixes. Raises InvalidInput for a pattern that cannot be
     understood, and for a prefix that is not reviewed, or that would certainly run anything (`python *`). A prefix that
     was reviewed once, and is not any more, allows nothing.
     """
-    return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed)
+    return make_rule("allow", tool, pattern, "code", session, unreviewed=unreviewed, uses=uses, until=until)
 
 
 def deny(tool: AnyTool, pattern: str | None = None, *, session: str | None = None) -> Rule:
@@ -134,10 +176,15 @@ def make_rule(
     paths: bool = False,
     exact: bool = False,
     reason: str | None = None,
+    uses: int | None = None,
+    until: datetime | None = None,
 ) -> Rule:
     """Return a rule of any kind; `unreviewed` is as in `allow`, and ignored for the others. `paths`: its pattern is a
-    path, also of a tool of which only the name is known. `exact` and `reason` are as in Rule, of a deny. Raises
-    InvalidInput."""
+    path, also of a tool of which only the name is known. `exact` and `reason` are as in Rule, of a deny; `uses` and
+    `until` of an allow. Raises InvalidInput."""
+    check_bounds(uses, until)
+    if kind != "allow" and (uses, until) != (None, None):
+        raise InvalidInput("`uses` and `until` end what is allowed; a deny and an ask hold until they are revoked")
     name = tool if isinstance(tool, str) else tool.name
     if not name.strip() or "*" in name:
         raise InvalidInput(f"{name!r} is not the name of a tool; a rule is on one tool, named exactly")
@@ -177,6 +224,8 @@ def make_rule(
         reason=reason,
         origin=origin,
         session=session,
+        uses=uses,
+        until=until,
     )
 
 
@@ -189,6 +238,14 @@ def why_void(rule: Rule) -> str | None:
 
 
 def policy_of(
+    rules: Iterable[Rule], content: CallContent, *, root_session: str | None, **how: Any
+) -> tuple[Policy, Rule] | None:
+    """Return what the rules say about a call, and the first rule that decided, as `rules_that_say` does."""
+    said = rules_that_say(rules, content, root_session=root_session, **how)
+    return None if said is None else (said[0], said[1][0])
+
+
+def rules_that_say(
     rules: Iterable[Rule],
     content: CallContent,
     *,
@@ -196,8 +253,9 @@ def policy_of(
     settled: core_paths.Settled = MappingProxyType({}),
     ours: Collection[str] = (),
     is_former: bool = False,
-) -> tuple[Policy, Rule] | None:
-    """Return what the rules say about a call, and the rule that decided; None if the tool's own policy decides.
+) -> tuple[Policy, tuple[Rule, ...]] | None:
+    """Return what the rules say about a call, and the rules that decided, which are several where a list of commands is
+    allowed; None if the tool's own policy decides. Of several that allow all of it, the first one counts.
 
     Of the content: `arguments` are all of them, defaults filled in. `folder`: the folder in which the tool runs
     commands that name none; None: unknown, and a rule that names a folder covers only calls that name it. Claims are
@@ -227,12 +285,13 @@ def policy_of(
             of_parts.append(rule)
     for kind in ("deny", "ask", "allow"):
         if kind in said:
-            return kind, said[kind]
+            return kind, (said[kind],)
     if not of_parts or is_former or call.secret:
         return None
     whole = read_list(call.arguments, call.cwd, content.command or "")
     allowing = () if whole is None else call.rules_of_parts(whole, of_parts)
-    return ("allow", allowing[0]) if whole is not None and len(allowing) == len(whole.parts) else None
+    is_allowed = whole is not None and len(allowing) == len(whole.parts)
+    return ("allow", tuple(dict.fromkeys(allowing))) if is_allowed else None
 
 
 def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
@@ -369,6 +428,19 @@ def offer(found: Iterable[str | None], arguments: Mapping[str, Any]) -> tuple[Op
     return options
 
 
+def allowances(
+    found: Sequence[str | None], arguments: Mapping[str, Any], given: Iterable[int]
+) -> tuple[Allowance, ...]:
+    """Return the allowances that are offered first, of what a person means by the call: the last of the patterns.
+    `given`: uses and minutes; 0: none of that kind."""
+    if not found:
+        return ()
+    text = canonical_json(arguments).decode() if found[-1] is None else found[-1]
+    uses, minutes = given
+    counted = (Allowance(text, uses=uses),) if uses else ()
+    return (*counted, Allowance(text, minutes=minutes)) if minutes else counted
+
+
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
     """Return the offered option that a decision names, or None; without a pattern, the scope's exact one (A5)."""
     return next(
@@ -403,6 +475,8 @@ def checked_rule(rule: Rule) -> Rule:
         paths=rule.paths,
         exact=rule.exact and rule.kind == "deny",
         reason=rule.reason if rule.kind == "deny" else None,
+        uses=rule.uses,
+        until=rule.until,
     )
     if (why := why_void(made)) is not None:
         raise InvalidInput(f"{why}. Allow exact commands, or mark it as unreviewed")

@@ -35,9 +35,11 @@ from supervisor.core.events.asking import (
     EvidenceWanted as EvidenceWanted,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
+    ReminderBegun as ReminderBegun,
     ReminderSent as ReminderSent,
     RuleAdded as RuleAdded,
     RuleRevoked as RuleRevoked,
+    RuleUsed as RuleUsed,
 )
 from supervisor.core.events.budgets import (
     BudgetAnswered as BudgetAnswered,
@@ -81,6 +83,7 @@ from supervisor.core.events.runs import (
     StateSaved as StateSaved,
 )
 from supervisor.core.events.scheduling import (
+    DeliveryPruned as DeliveryPruned,
     ScheduleAdded as ScheduleAdded,
     ScheduleChanged as ScheduleChanged,
     ScheduleDisputed as ScheduleDisputed,
@@ -150,9 +153,11 @@ AnyEvent = (
     | CardPosted
     | CardFailed
     | CardRetired
+    | ReminderBegun
     | ReminderSent
     | RuleAdded
     | RuleRevoked
+    | RuleUsed
     | DecisionRefused
     | CommandRefused
     | CredentialsShown
@@ -162,6 +167,7 @@ AnyEvent = (
     | ScheduleChanged
     | ScheduleDisputed
     | ScheduleHandled
+    | DeliveryPruned
     | RunFinished
 )
 

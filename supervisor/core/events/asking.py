@@ -14,7 +14,7 @@ from msgspec import Raw
 from supervisor.core.calls.rules import Rule
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.values import EvidenceKind, HushedBy, Scope
+from supervisor.core.values import EvidenceKind, HushedBy, Scope, Urgency
 
 COPIED: Final = "copied:"
 """The prefix of the id of an approval of another session, in a copy of that session's journal
@@ -40,6 +40,8 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     choices: tuple[str, ...] | None = None
     schema: Raw = JSON_NULL
     expires_at: datetime | None = None
+    urgency: Urgency | None = None
+    """As in ToolCallRequested."""
     given: int | None = None
     """As in OperationStarted."""
 
@@ -75,6 +77,10 @@ class ApprovalVoted(Event, frozen=True, kw_only=True):
     """As in ApprovalDecided."""
     scope: Scope = "once"
     pattern: str | None = None
+    uses: int | None = None
+    until: datetime | None = None
+    minutes: float | None = None
+    """As in Approve."""
     channel: str | None = None
 
 
@@ -137,6 +143,9 @@ class ApprovalDecided(Event, frozen=True, kw_only=True):
     votes: tuple[str, ...] = ()
     """The people whose votes it completes, where one person is not enough."""
     rules: tuple[str, ...] = ()
+    uses: int | None = None
+    until: datetime | None = None
+    """The end of those rules, if they are allowances."""
 
     @property
     def edited(self) -> Raw | None:
@@ -282,6 +291,21 @@ class CardRetired(Event, frozen=True, kw_only=True):
     """Whether it was found to be gone, while the approval was pending: a person has deleted it."""
 
 
+@event_traits("not copied", "no progress")
+class ReminderBegun(Event, frozen=True, kw_only=True):
+    """A process is about to tell the people of one conversation that an approval still waits. No other one does so
+    before that is sent, or the time for it is over: that process has died, or its message has failed."""
+
+    approval: str
+    channel: str
+    place: str = ""
+    is_notice: bool = False
+    due: datetime
+    """As in ReminderSent."""
+    by: str
+    """The process: a random id of its own."""
+
+
 @event_traits("audited", "not copied", "no progress")
 class ReminderSent(Event, frozen=True, kw_only=True):
     """A message has told the people of one conversation that an approval still waits. One message may do that for
@@ -296,11 +320,12 @@ class ReminderSent(Event, frozen=True, kw_only=True):
 
 
 CardEvent = CardBegun | CardPosted | CardFailed | CardRetired
+ReminderEvent = ReminderBegun | ReminderSent
 NOTICE: Final = "!"
 """The prefix of a target whose cards only say that an approval waits."""
 
 
-def target_of(event: CardEvent | ReminderSent) -> str:
+def target_of(event: CardEvent | ReminderEvent) -> str:
     """Return the target of a card or message: its channel, and its place after a colon if it has one; a notice after
     NOTICE. An approval has at most one card for each target."""
     where = f"{event.channel}:{event.place}" if event.place else event.channel
@@ -326,3 +351,13 @@ class RuleRevoked(Event, frozen=True, kw_only=True):
 
     rule: str
     by: str
+
+
+@event_traits("audited", "not copied", "no progress")
+class RuleUsed(Event, frozen=True, kw_only=True):
+    """A call has used an allowance once, in the append that lets it run without asking: of its request, or of the
+    decision that has released it. An allowance of a session has this in the journal of that root session."""
+
+    rule: str
+    session: str
+    operation: str

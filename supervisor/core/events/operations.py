@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.events.facts import Event, event_traits
-from supervisor.core.values import ResultKind
+from supervisor.core.values import ResultKind, Urgency
 
 WaitKind = Literal["sleep", "timer"]
 """Operations that are in the journal from their start, since they have an instant at which they are due."""
@@ -110,12 +110,19 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     because: str = ""
     """The caller's own words to the person who decides. They are no part of the digest, of rules, or of a
     comparison."""
+    urgency: Urgency | None = None
+    """The most urgency that the caller claims. It is none of these either."""
     paths: tuple[str, ...] = ()
     """Names of the arguments that are paths (core/calls/paths.py)."""
     edits: tuple[str, ...] = ()
     """Names of those that are files which the call edits (core/calls/edits.py)."""
     preview: float | None = None
     """Seconds for which cards wait for evidence of its preview; None: it has none, or no person is asked."""
+    allowances: tuple[str, ...] = ()
+    """The ids of the allowances that let it run: they do so until its effect, unless they are revoked."""
+    uses: int = 0
+    minutes: int = 0
+    """The allowances that are offered first: so many calls, and so many minutes; 0: none of that kind."""
     given: int | None = None
     """As in OperationStarted."""
 

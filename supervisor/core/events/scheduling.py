@@ -1,4 +1,4 @@
-"""Events of schedules: the journal of their own (`SCHEDULES` in core/ids.py). Their fold is the Timetable.
+"""Events of schedules and triggers: a journal of their own (`SCHEDULES` in core/ids.py). Their fold is the Timetable.
 
 The rules of core/events apply.
 """
@@ -46,3 +46,9 @@ class ScheduleHandled(Event, frozen=True, kw_only=True):
     """Why none begins."""
     by: str | None = None
     """The person who started it."""
+
+
+class DeliveryPruned(Event, frozen=True, kw_only=True):
+    """A prune has removed the session that a trigger had begun; in the same append. It does not begin again."""
+
+    session: str

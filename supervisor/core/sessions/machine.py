@@ -72,6 +72,7 @@ _ENDING: Final = (
     *_CARDS,
     "DecisionRefused",
     "CredentialsShown",
+    "ReminderBegun",
     "ReminderSent",
     "StateSaved",
     "PatchMarked",
@@ -85,6 +86,7 @@ _ENDING: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _AFTERWARDS: Final = (
     *_CARDS,
@@ -92,6 +94,7 @@ _AFTERWARDS: Final = (
     "BudgetRaised",
     "DecisionRefused",
     "CredentialsShown",
+    "ReminderBegun",
     "ReminderSent",
     "MessageReceived",
     "MessageShown",
@@ -99,6 +102,7 @@ _AFTERWARDS: Final = (
     "JobEnded",
     "SessionForked",
     "ForkTaken",
+    "RuleUsed",
 )
 _LIVING: Final = (
     *_ENDING,

@@ -51,7 +51,7 @@ from supervisor.core.sessions.machine import (
 )
 from supervisor.core.sessions.operations import Job as Job, Operation as Operation
 from supervisor.core.sessions.overlay import EMPTY, Entries, ListOverlay, MapOverlay, list_over, map_over, map_with
-from supervisor.core.sessions.timetable import Planned, note_schedule
+from supervisor.core.sessions.timetable import Planned, note_delivery, note_schedule
 from supervisor.core.usage import NOTHING, Spent, spent_by
 
 _KINDS: dict[type[Any], str] = {e.ToolCallRequested: CALL, e.QuestionAsked: ASK}
@@ -120,6 +120,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     spent: Spent = NOTHING
     """What its runs have spent on models, of all runs."""
     budgeting: Budgeting = NO_BUDGETING
+    uses: Mapping[str, int] = _NOTHING
+    """How many calls have used each allowance that is counted in this journal, by the id of the rule."""
     said: str = ""
     """The last MOST_SAID_CHARACTERS of what the agent has said in this run: a parent may go on from them."""
 
@@ -218,7 +220,7 @@ class SessionState(msgspec.Struct, kw_only=True):
         self.length += 1
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
-        if type(event) in _SAYS and (words := words_of(event)) is not None:
+        if type(event) in SAYS and (words := words_of(event)) is not None:
             self.said = joined_words(self.said, words)
         elif type(event) in e.BEGINS_RUN:
             self.said = ""
@@ -277,6 +279,8 @@ class SessionState(msgspec.Struct, kw_only=True):
                 self.version = self.version or event.version
             case e.JobStarted() | e.JobEnded():
                 self._note_job(event)
+            case e.RuleUsed():
+                self.uses = after_use(self.uses, event)
             case e.UsageSpent():
                 self.spent += spent_by(event.usage)
             case e.StateSaved():
@@ -484,6 +488,11 @@ class Rulebook(SessionState, kw_only=True):
         known = self.on.get((rule.tool, rule.session), ())
         return next((each for each in known if each.meaning == rule.meaning), None)
 
+    def find_counted(self, rule: Rule) -> tuple[Rule, ...]:
+        """Return the standing rules with the same meaning, each with uses of its own."""
+        known = self.on.get((rule.tool, rule.session), ())
+        return tuple(each for each in known if replace(each, id=rule.id).meaning == rule.meaning)
+
     def draft(self) -> "Rulebook":
         standing, on, made = self.standing.copy(), self.on.copy(), self.made.copy()
         return replace(self, standing=standing, on=on, made=made, refused=map_over(self.refused))
@@ -507,6 +516,8 @@ class Rulebook(SessionState, kw_only=True):
                 rest = tuple(each for each in self.on.pop((rule.tool, rule.session)) if each is not rule)
                 if rest:
                     self.on[rule.tool, rule.session] = rest
+            case e.RuleUsed():
+                self.uses = after_use(self.uses, event)
             case e.CommandRefused():
                 self.refused = map_with(self.refused, (event.act, event.by), None)
             case _:
@@ -519,25 +530,39 @@ class Rulebook(SessionState, kw_only=True):
 
 
 class Timetable(SessionState, kw_only=True):
-    """The schedules of a store, and what has become of their instants (core/sessions/timetable.py)."""
+    """The schedules of a store, and what has become of their instants (core/sessions/timetable.py); and which sessions
+    of triggers were pruned."""
 
     plans: dict[str, Planned] = {}
     """By name, in the order in which they were added."""
     former: dict[str, datetime] = {}
     """The last instants of removed schedules, by name."""
+    delivered: MutableMapping[str, datetime] = EMPTY
+    """The pruned sessions of triggers, and when they were pruned, the oldest first: at most MOST_DELIVERIES, and none
+    for longer than KEPT_DELIVERIES."""
 
     def draft(self) -> "Timetable":
-        return replace(self, plans=self.plans.copy(), former=self.former.copy())
+        plans, former = self.plans.copy(), self.former.copy()
+        return replace(self, plans=plans, former=former, delivered=map_over(self.delivered))
 
     def land(self) -> None:
-        """Do nothing: a draft has copies."""
+        if type(self.delivered) is MapOverlay:
+            self.delivered = self.delivered.merge()
 
     def apply(self, event: e.AnyEvent) -> None:
-        note_schedule(self.plans, self.former, event)
+        if isinstance(event, e.DeliveryPruned):
+            self.delivered = note_delivery(self.delivered, event)
+        else:
+            note_schedule(self.plans, self.former, event)
         self.length += 1
 
 
 _STORE_JOURNALS: Final[Mapping[str, type[SessionState]]] = {RULES: Rulebook, SCHEDULES: Timetable}
+
+
+def after_use(uses: Mapping[str, int], event: e.RuleUsed) -> Mapping[str, int]:
+    """Return how often allowances have been used, after one more use."""
+    return {**uses, event.rule: uses.get(event.rule, 0) + 1}
 
 
 def joined_words(said: str, words: str) -> str:
@@ -545,7 +570,8 @@ def joined_words(said: str, words: str) -> str:
     return (f"{said}\n\n{words}" if said else words)[-MOST_SAID_CHARACTERS:]
 
 
-_SAYS: Final = frozenset({e.MessageSent, e.Reported})
+SAYS: Final = frozenset({e.MessageSent, e.Reported})
+"""Events of what an agent says as a whole."""
 
 
 def words_of(event: e.AnyEvent) -> str | None:

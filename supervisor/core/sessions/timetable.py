@@ -6,9 +6,12 @@ Rules
   is illegal.
 - Instants before a schedule was added, and those during a pause, are not its instants.
 - A removed schedule leaves its last instant here. A schedule that is added later under that name goes on after it.
+- A pruned session of a trigger leaves its id here, since the same delivery may come again. The oldest ids go.
 """
 
-from datetime import datetime
+from collections.abc import MutableMapping
+from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +19,10 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.schedules import Schedule
+from supervisor.core.sessions.overlay import map_with
+
+MOST_DELIVERIES: Final = 100_000
+KEPT_DELIVERIES: Final = timedelta(days=400)
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,3 +88,13 @@ def _handled(known: Planned, event: e.ScheduleHandled) -> Planned:
     elif event.instant == waiting:
         waiting = None
     return replace(known, session=session, handled=max(known.handled, event.instant), waiting=waiting, last=event)
+
+
+def note_delivery(known: MutableMapping[str, datetime], event: e.DeliveryPruned) -> MutableMapping[str, datetime]:
+    """Note that the session of a trigger was pruned, and forget those that were long ago."""
+    if event.session in known:  # it was imported again, and pruned again
+        del known[event.session]
+    known = map_with(known, event.session, event.at)
+    while len(known) > MOST_DELIVERIES or event.at - known[next(iter(known))] > KEPT_DELIVERIES:
+        del known[next(iter(known))]
+    return known

@@ -9,12 +9,14 @@ Rules
 - A process translates the due instant of a durable timer once, into an instant of the loop. If the wall clock is set
   afterwards, no timer of this process moves, whether its run is in memory or passivated. The next process translates
   again, by its own wall clock, because only wall time outlives a process.
+- Where machines share a store, wall time is that of the store's server, so that a timer that one machine begins comes
+  due at the same instant on another one.
 - A timer of N seconds takes at most N seconds in each process, by the instant at which it began: the wall clock may
   have been set back meanwhile, by a year.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Final
@@ -37,7 +39,9 @@ KEPT_SECONDS: Final = 60.0
 class Clock:
     """Wall time and the loop's time, kept in step. Make it inside the event loop whose clock it reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, skew: Callable[[], timedelta] = timedelta) -> None:
+        """`skew`: by how much the clock that counts is ahead of this machine's."""
+        self.skew = skew
         try:
             start = _START.get()
         except LookupError:
@@ -50,7 +54,7 @@ class Clock:
     def now(self) -> datetime:
         """Return wall time, aware UTC."""
         ahead = (anyio.current_time() - self._loop_start) - (time.monotonic() - self._real_start)
-        real = datetime.now(UTC)
+        real = datetime.now(UTC) + self.skew()
         return real + timedelta(seconds=ahead) if ahead > 1.0 else real
 
     def duration(self) -> float:
@@ -63,7 +67,7 @@ class Clock:
 
     def now_elsewhere(self) -> datetime:
         """Return wall time, for a thread that cannot ask the loop. It does not follow a virtual clock."""
-        return datetime.now(UTC)
+        return datetime.now(UTC) + self.skew()
 
     def deadline(self, due_at: datetime, since: datetime) -> float:
         """Return the instant of the loop's clock at which wall time will be `due_at`, unless the wall clock is set, and

@@ -1,5 +1,8 @@
 """Signals: a lower layer announces a fact, and calls the listeners that upper layers have connected, at once.
 
+Committed entries are announced by kind: who listens says which kinds concern it, so that no entry is shown to those of
+whom it is none.
+
 Rules
 - A listener neither raises nor waits. For work that takes time it starts a task.
 """

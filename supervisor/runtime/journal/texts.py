@@ -12,6 +12,7 @@ Rules
 from collections.abc import Callable
 from typing import Final
 
+from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
 
 LONGEST_CHARACTERS: Final = 64 * 1024
@@ -81,8 +82,9 @@ class Texts:
         if (text := self._texts.get(session)) is not None:
             text.said = text.end
 
-    def published(self, session: str) -> None:
-        """Drop what the agent has said as a whole: entries of the session have been published."""
+    def published(self, row: JournalEntry) -> None:
+        """Drop what the agent has said as a whole: an entry of that was published."""
+        session = row.session
         text = self._texts.get(session)
         if text is None or text.said == text.since:
             return

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
 from supervisor.core.events import AnyEvent, encode_event
-from supervisor.core.rows import EncodedRow, JournalEntry
+from supervisor.core.rows import EncodedRow, JournalEntry, Owner
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.seam.store import Store
 
@@ -63,11 +63,15 @@ class View:
 
     def claim(self, root: str) -> None:
         """Own a tree from this commit on. Raises TreeOwned if a living process owns it."""
-        if self.store.owns(root):
-            return
-        if (owner := self.store.claim(root)) is not None:
-            raise TreeOwned(root, str(owner))
-        self.has_claimed = True
+        for other in self.claim_all([root]).values():
+            raise TreeOwned(root, str(other))
+
+    def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
+        """Own trees from this commit on, and return the living owners of the others."""
+        wanted = [root for root in roots if not self.store.owns(root)]
+        others = self.store.claim_all(wanted) if wanted else {}
+        self.has_claimed |= len(others) < len(wanted)
+        return others
 
     def remove(self, root: str) -> None:
         """Remove a tree with this commit. Later plans of the batch do not see it."""

@@ -59,6 +59,8 @@ class Attempts:
         self._tasks: TaskGroup | None = None
         self._running = 0
         self._changed = Bell()
+        self.note_change = self._changed.ring
+        """Lets the callers of `wait_until` test their conditions again."""
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
@@ -108,10 +110,6 @@ class Attempts:
         """Wait until a condition on the attempts is true. It is tested again after each `note_change`."""
         while not condition():
             await self._changed.wait()
-
-    def note_change(self) -> None:
-        """Let the callers of `wait_until` test their conditions again."""
-        self._changed.ring()
 
     # -- the attempts ------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.blocking import Block, is_known
 from supervisor.core.encoding import printable_text
+from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval
 from supervisor.runtime.attempt.attempt import Attempt
@@ -37,7 +38,7 @@ Replayed = Callable[[str, Block | None], object]
 """Is called with a session that was replayed, and its block if it is blocked."""
 SETTLED_AFTER_SECONDS: Final = 0.1  # seconds after which an attempt that has asked for everything counts as unblocked
 
-_BLOCKING: Final = {e.RunBlocked, *e.having("ends block")}
+BLOCKING: Final = {e.RunBlocked, *e.having("ends block")}
 """Events after which a run is blocked, or is not any more."""
 
 
@@ -49,6 +50,8 @@ class Blocked:
         self._attempts = attempts
         self._journal, self._clock = attempts.journal, attempts.clock
         self._replayed = replayed
+        self.only_replays = replayed is not None
+        """Whether attempts are only replayed: then nothing new begins."""
         self.known: set[str] = set()
         """The sessions that are blocked according to their journals."""
         self.tried: set[str] = set()
@@ -60,12 +63,12 @@ class Blocked:
         """Record that this session of a newly claimed tree is blocked."""
         self.known.add(session)
 
-    def published(self, session: str, event: e.AnyEvent) -> None:
-        """Apply a committed event."""
-        if (kind := type(event)) not in _BLOCKING:
-            return
+    def published(self, row: JournalEntry) -> None:
+        """Apply a committed entry of a kind in BLOCKING."""
+        session, kind = row.session, type(row.event)
         if kind is not e.RunBlocked:
-            self._forget(session)
+            self.known.discard(session)
+            self.tried.discard(session)
         else:
             self.known.add(session)
             self._tell_those_who_wait(session)
@@ -77,10 +80,6 @@ class Blocked:
         while (row := self._journal.store.get_session(session)) is not None:
             self._attempts.hub.publish(end_key(session))
             session = row.parent or ""
-
-    def _forget(self, session: str) -> None:
-        self.known.discard(session)
-        self.tried.discard(session)
 
     def mark(self, approval: Approval) -> Approval:
         """Return an approval as people see it: marked if its run is blocked."""
@@ -112,11 +111,6 @@ class Blocked:
                 yield from (event for _, event in self._events(attempt.session, state, block))
 
         await attempt.append_if_live(plan)
-
-    @property
-    def only_replays(self) -> bool:
-        """Whether attempts are only replayed: then nothing new begins."""
-        return self._replayed is not None
 
     def note_replayed(self, attempt: Attempt) -> None:
         """Report the result of an attempt that is only replayed: it is blocked, or has followed its journal."""

@@ -49,6 +49,7 @@ from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.asides import is_of_budget, noticed_as
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import NOTHING, Spent, Usage, money_text, requests_text, spent_by, sum_of, tokens_text
+from supervisor.core.values import Approval
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.reservations import Reservation
 from supervisor.runtime.clock.alarm import Appointment
@@ -72,7 +73,7 @@ log = FactLog(__name__)
 FindAgent = Callable[[e.SessionCreated], AgentSpec[Any, Any]]
 _COUNTED: Final = (e.UsageSpent.__name__, e.ToolCallRequested.__name__)
 _OF_RUNS: Final = (e.RunStarted.__name__,)
-_ENDS_A_WAIT: Final = frozenset({e.BudgetRaised, e.ToolCallFinished})
+ENDS_A_WAIT: Final = frozenset({e.BudgetRaised, e.ToolCallFinished})
 _MOST_TOLD: Final = 8
 """The most lines of a question that say who has spent what."""
 
@@ -139,7 +140,7 @@ class Budgets:
         self._environment = environment
         self._find_agent = find_agent
         self._tree = tree
-        self._above: dict[str, tuple[Holder, ...]] = {}
+        self.above: dict[str, tuple[Holder, ...]] = {}
         """By session, of the trees with a budget: the budgets that bound it, the outermost first."""
         self._roots: dict[str, str] = {}
         """The root of each of these sessions."""
@@ -159,14 +160,14 @@ class Budgets:
         """Return the budgets that bound a run; they are found once for each attempt."""
         if attempt.is_bounded is None:
             attempt.is_bounded = bool(self._find(attempt.session, attempt.state.facts, attempt.spec))
-        return self._above.get(attempt.session, ()) if attempt.is_bounded else ()
+        return self.above.get(attempt.session, ()) if attempt.is_bounded else ()
 
     def _find(self, session: str, facts: e.SessionCreated, spec: AgentSpec[Any, Any] | None) -> tuple[Holder, ...]:
         above = tuple[Holder, ...]()
         if facts.parent is not None:
             parent = self._attempts.live.get(facts.parent)
             if parent is not None and parent.is_bounded is not None:
-                above = self._above.get(facts.parent, ())
+                above = self.above.get(facts.parent, ())
             else:
                 (created,) = self._journal.store.journal(facts.parent, limit=1)
                 assert isinstance(created.event, e.SessionCreated)
@@ -176,13 +177,13 @@ class Budgets:
         given: list[tuple[Scope, Budget | None]] = [("run", None if spec is None else spec.budget)]
         if facts.parent is None:
             given.insert(0, ("tree", facts.budget or self._tree))
-        known = {(each.session, each.scope) for each in self._above.get(session, ())}
+        known = {(each.session, each.scope) for each in self.above.get(session, ())}
         for scope, budget in given:
             if budget is not None and budget.limits and (session, scope) not in known:
                 self._hold(session, scope, budget, None if spec is None else spec.approval_expires_in)
-        if above and session not in self._above:
-            self._above[session], self._roots[session], self._agents[session] = above, facts.root, facts.path[-1]
-        return self._above.get(session, ())
+        if above and session not in self.above:
+            self.above[session], self._roots[session], self._agents[session] = above, facts.root, facts.path[-1]
+        return self.above.get(session, ())
 
     def _load(self, facts: e.SessionCreated) -> AgentSpec[Any, Any] | None:
         try:
@@ -203,9 +204,9 @@ class Budgets:
         for row in self._journal.store.find_sessions(root=root):
             parents[row.id] = row.parent
             self._agents[row.id], self._roots[row.id] = row.agent, root
-            self._above.setdefault(row.id, self._above.get(row.parent or "", ()))
+            self.above.setdefault(row.id, self.above.get(row.parent or "", ()))
         for each in _below(session, parents):
-            self._above[each] = tuple(sorted((*self._above.get(each, ()), holder), key=_outermost))
+            self.above[each] = tuple(sorted((*self.above.get(each, ()), holder), key=_outermost))
             for entry in self._journal.store.journal(each, only=_COUNTED):
                 if began <= entry.position <= position:
                     self._count((holder,), entry)
@@ -390,20 +391,20 @@ class Budgets:
 
     # -- what is published -------------------------------------------------------------------------------------------
 
+    def published_end(self, row: JournalEntry) -> None:
+        """Take a committed entry of a kind in ENDS_A_WAIT, of whichever process."""
+        if is_of_budget(row.event):
+            self._wake_below(row.session)
+
     def published(self, rows: Collection[JournalEntry]) -> None:
-        """Take committed entries, of whichever process."""
-        for row in rows:
-            if type(row.event) in _ENDS_A_WAIT and is_of_budget(row.event):
-                self._wake_below(row.session)
-        if not self._above:
-            return
+        """Take committed entries, of whichever process, if there is a budget here (`above`)."""
         touched: dict[str, None] = {}
         for row in rows:
             match row.event:
-                case e.SessionCreated(parent=str() as parent) if parent in self._above:
-                    self._above.setdefault(row.session, self._above[parent])
+                case e.SessionCreated(parent=str() as parent) if parent in self.above:
+                    self.above.setdefault(row.session, self.above[parent])
                     self._roots[row.session], self._agents[row.session] = row.event.root, row.event.path[-1]
-                case _ if row.session in self._above:
+                case _ if row.session in self.above:
                     if self._take(row):
                         touched[self._roots[row.session]] = None
                 case _:
@@ -413,7 +414,7 @@ class Budgets:
 
     def _take(self, row: JournalEntry) -> bool:
         """Take an entry of a tree with a budget; return whether it may let something go on."""
-        event, holders = row.event, self._above[row.session]
+        event, holders = row.event, self.above[row.session]
         own = [holder for holder in holders if holder.session == row.session and row.position > holder.since]
         match event:
             case e.UsageSpent() | e.ToolCallRequested() if not is_aside(event.operation):
@@ -470,7 +471,7 @@ class Budgets:
         """Drop a tree whose run has ended; a later turn counts it again."""
         gone = [session for session, of in self._roots.items() if of == root]
         for session in gone:
-            for holder in self._above.pop(session, ()):
+            for holder in self.above.pop(session, ()):
                 self._alarm.take_back(self._expiries.pop(holder.key, None))
             self._agents.pop(session, None)
             del self._roots[session]
@@ -510,11 +511,11 @@ class Budgets:
 
     # -- sleepers ----------------------------------------------------------------------------------------------------
 
-    def recover(self, root: str) -> None:
+    def recover(self, root: str, asked: Sequence[Approval]) -> None:
         """Look at the questions of a tree that this process has claimed: today's budgets may be larger, or gone."""
-        asked = {each.session for each in self._journal.store.find_approvals(root=root) if is_aside(each.operation)}
-        if asked:
-            self._attempts.start_soon(self._look_again, sorted(asked))
+        sessions = {each.session for each in asked if is_aside(each.operation)}
+        if sessions:
+            self._attempts.start_soon(self._look_again, sorted(sessions))
 
     def wake(self, root: str) -> None:
         """Wake the runs of a tree that this process has claimed, and that sleep for a budget that was decided."""
@@ -531,7 +532,7 @@ class Budgets:
 
     async def _withdraw_if_enough(self, session: str) -> None:
         """Withdraw a question whose budget is large enough by now: the configuration has another one."""
-        holders = {each.scope: each for each in self._above.get(session, ()) if each.session == session}
+        holders = {each.scope: each for each in self.above.get(session, ()) if each.session == session}
 
         def plan(view: View) -> Iterator[Entry]:
             state = view.session(session)

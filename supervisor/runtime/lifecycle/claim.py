@@ -2,7 +2,7 @@
 
 Rules
 - A daemon claims a tree at its own start, when a decision or a message for the tree arrives, and when the tree's owner
-  has died or left. It polls for lost owners every LOOK seconds, since the kernel's release of a lock sends no event.
+  has died or left. It polls for lost owners every LOOK seconds, since the death of a process sends no event.
   An owner that lived only between two looks is found by the attempts that it began.
 - At its start and after the end of an owner, a daemon claims every open tree, except a silent one. A tree is silent if
   it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, no
@@ -11,7 +11,8 @@ Rules
   `resume`.
 - If a tree cannot be claimed or run (a full disk, an agent that cannot be imported), it is tried again every RETRY
   seconds.
-- If another process is faster, the tree is left to that process.
+- If another process is faster, the tree is left to that process. Where machines share a store, a daemon takes a part of
+  the trees at a time, in an order of its own, and all daemons look at the same instants: so each gets its share.
 - Trees are searched and claimed in steps of at most STEP, so that many of them do not hold the loop. A search does
   not show one instant: each claim checks its tree again, in its own append.
 - A tree whose agent only one command can run (supervisor/system/loading.py) is left to that command, unless it was
@@ -34,6 +35,7 @@ from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.launch import Launcher
+from supervisor.seam.store import StoreAway
 from supervisor.system.loading import COMMAND_AGENTS, why_not_here
 from supervisor.system.logs import FactLog
 
@@ -42,6 +44,14 @@ log = FactLog(__name__)
 SILENT: Final = timedelta(hours=2)
 LOOK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 60.0
+PART: Final = 4
+"""One of so many trees is taken at a time, where machines share a store."""
+FEW: Final = 4
+"""So many trees are taken at once, since they are not worth a pause."""
+MANY: Final = 1000
+"""More trees than these need no pause between two parts: other daemons come between the steps."""
+SHARE_SECONDS: Final = 0.1
+"""The pause after a part."""
 STEP: Final = 50
 """The most sessions or trees that are read or claimed between two checkpoints."""
 
@@ -68,25 +78,31 @@ class Claims:
 
     async def _take(self, wanted: list[str], *, only_one: bool) -> list[str]:
         def plan(view: View) -> tuple[list[Entry], list[str]]:
-            taken = []
-            for root in wanted:
-                try:
-                    refuse_of_command(view, root)
-                    view.claim(root)
-                except (TreeOwned, UnknownAgent):
-                    if only_one:
-                        raise
-                else:
-                    taken.append(root)
-            return [], taken
+            rows = {row.id: row for row in view.store.get_sessions(wanted)}
+            why = {root: _why_only_a_command(view, rows.get(root)) for root in wanted}
+            here = [root for root in wanted if why[root] is None]
+            others = view.claim_all(here)
+            if only_one:
+                for root in wanted:
+                    if (reason := why[root]) is not None:
+                        raise UnknownAgent(reason)
+                    if (owner := others.get(root)) is not None:
+                        raise TreeOwned(root, str(owner))
+            return [], [root for root in here if root not in others]
 
         taken = await self._attempts.journal.append_with_answer(plan)
+        try:
+            await self._launcher.recover(*taken)
+        except StoreUnreadable:
+            await self._recover_each(taken)
+        return taken
+
+    async def _recover_each(self, taken: list[str]) -> None:
         for root in taken:
             try:
                 await self._launcher.recover(root)
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
-        return taken
 
     async def find_open(self) -> dict[str, list[SessionRow]]:
         """Return the open sessions of the store, by root."""
@@ -122,12 +138,17 @@ class Claims:
 
 def refuse_of_command(view: View, root: str) -> None:
     """Raise UnknownAgent for a tree that only the process of a command can run, unless it was cancelled."""
-    row = view.store.get_session(root)
+    if (why := _why_only_a_command(view, view.store.get_session(root))) is not None:
+        raise UnknownAgent(why)
+
+
+def _why_only_a_command(view: View, row: SessionRow | None) -> str | None:
     if row is None or row.agent not in COMMAND_AGENTS:
-        return  # decided without reading its journal: a daemon claims many trees at its start
-    state = view.session(root)
+        return None  # decided without reading its journal: a daemon claims many trees at its start
+    state = view.session(row.id)
     if state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
-        raise UnknownAgent(f"session {root} cannot be run here: {why}")
+        return f"session {row.id} cannot be run here: {why}"
+    return None
 
 
 class ClaimLoop:
@@ -159,15 +180,37 @@ class ClaimLoop:
         while not self._attempts.is_closed:
             self._news, wanted, self._wanted, pause = anyio.Event(), self._wanted, {}, LOOK_SECONDS
             try:
+                pause = self._until_next_look()
                 wanted |= dict.fromkeys(await self._find())
-                await self._tell(await self._claims.take(wanted) if wanted else [])
+                part, later = self._share(wanted)
+                await self._tell(await self._claims.take(part) if part else [])
+                self._wanted = {**later, **self._wanted}
+                if later:
+                    pause = 0.0 if len(later) > MANY else SHARE_SECONDS
             except StoreDied:
                 return  # all callers are told, and the daemon ends
+            except StoreAway as away:
+                log.warning("trees.not_claimed", reason=str(away))
+                self._owners = None  # what this look has missed, the next one finds
+                self._wanted = wanted | self._wanted
             except (StoreError, OSError) as error:  # OSError: from the lock files of other owners
                 log.error("trees.not_claimed", reason=str(error))
                 self._wanted, pause = wanted | self._wanted, RETRY_SECONDS
             with anyio.move_on_after(pause):
                 await self._news.wait()
+
+    def _until_next_look(self) -> float:
+        if not self._store.is_shared:
+            return LOOK_SECONDS
+        return LOOK_SECONDS - self._attempts.clock.now().timestamp() % LOOK_SECONDS
+
+    def _share(self, wanted: dict[str, None]) -> tuple[list[str], dict[str, None]]:
+        """Return the trees to take now, and the others."""
+        if not self._store.is_shared or len(wanted) <= FEW:
+            return list(wanted), {}
+        roots = sorted(wanted, key=hash)  # each process hashes texts in its own way
+        size = max(FEW, len(roots) // PART)
+        return roots[:size], dict.fromkeys(roots[size:])
 
     async def _tell(self, taken: Iterable[str]) -> None:
         """Log the trees that this process runs from now on."""
@@ -193,8 +236,7 @@ class ClaimLoop:
         """Return the trees in which an attempt has begun elsewhere since the last look and that no process owns by now,
         and the owners of the others."""
         begun, owners = sorted(self._begun_elsewhere), set[str]()
-        rows = [row for row in map(self._store.get_session, begun) if row is not None and row.outcome is None]
-        roots = list(dict.fromkeys(row.root for row in rows))
+        roots = list(dict.fromkeys(row.root for row in self._store.get_sessions(begun) if row.outcome is None))
         for start in range(0, len(roots), STEP):
             owners |= {owner.id for owner in self._store.get_owners(roots[start : start + STEP]).values()}
             await checkpoint()
@@ -205,7 +247,29 @@ class ClaimLoop:
     async def _unowned(self) -> list[str]:
         trees = await self._claims.find_open()
         unowned = await self._claims.without_owner(trees)
-        return [root for root in unowned if not await self._is_silent(trees[root])] + self._claims.find_with_jobs()
+        old = [root for root in unowned if self._is_old(trees[root])]
+        asking = set[str]()
+        for start in range(0, len(old), STEP):
+            asking |= self._asking(old[start : start + STEP])
+            await checkpoint()
+        silent = {root for root in old if root not in asking and await self._is_silent(trees[root])}
+        return [root for root in unowned if root not in silent] + self._claims.find_with_jobs()
+
+    def _asking(self, roots: list[str]) -> set[str]:
+        """Return those of these trees in which an approval is pending."""
+        found = set[str]()
+        while roots and (page := self._store.find_asked_in(roots, 0, STEP)):
+            found |= {approval.root_session for approval in page}
+            roots = roots[roots.index(page[-1].root_session) + 1 :]
+        return found
+
+    def _is_old(self, rows: list[SessionRow]) -> bool:
+        """Whether the index knows of no entry since SILENT, and of nothing that is pending in a tree."""
+        since = self._attempts.clock.now() - SILENT
+        return not any(
+            row.last_at > since or row.due_at is not None or row.blocked is not None or row.waits_for_limit
+            for row in rows
+        )
 
     def _refused(self) -> list[str]:
         """Return the trees of this process in which a session was refused that should run."""
@@ -214,15 +278,8 @@ class ClaimLoop:
         return [row.root for row in rows if row is not None and row.outcome is None and store.owns(row.root)]
 
     async def _is_silent(self, rows: list[SessionRow]) -> bool:
-        """Whether a tree has had no entry for SILENT, and nothing is pending in it."""
+        """Whether an old tree that asks for nothing has had no entry for SILENT, and nothing to act on."""
         store, since = self._store, self._attempts.clock.now() - SILENT
-        if any(
-            row.last_at > since or row.due_at is not None or row.blocked is not None or row.waits_for_limit
-            for row in rows
-        ):
-            return False
-        if store.find_approvals(root=rows[0].root):
-            return False
         try:
             for row in rows:
                 await checkpoint()

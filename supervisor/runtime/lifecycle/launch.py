@@ -11,7 +11,7 @@ Rules
 - A session whose agent cannot be imported is blocked. The launcher tries the import again every LOOK_AGAIN_SECONDS.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from supervisor.core import events as e
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.sessions.state import SessionState
+from supervisor.core.values import Approval
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
@@ -33,6 +34,7 @@ from supervisor.runtime.plans.interrupted import lost_calls
 from supervisor.system.identity import attempt_started
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
+PAGE = 1000  # the most approvals that are read at once
 LOOK_AGAIN_SECONDS = 60.0  # seconds until an agent that could not be imported is tried again
 INNOCENT_AFTER_SECONDS = 5.0  # seconds: if an attempt at its last chance still lives then, the next one may begin
 
@@ -60,8 +62,8 @@ class Launcher:
         self._find_agent = find_agent
         self._agent_to_begin = agent_to_begin
         self._begin = begin
-        self.claimed = Signal[str]()
-        """This process has claimed a tree."""
+        self.claimed = Signal[str, Sequence[Approval]]()
+        """This process has claimed a tree, in which this is pending."""
         self.sleeps_for_budget = Signal[str]()
         """Runs of a claimed tree sleep until a budget is decided."""
         self.sleeps_for_limit = Signal[str]()
@@ -73,13 +75,16 @@ class Launcher:
         """The session that was the last to begin an attempt at its last chance, and when the next one may begin even if
         that attempt is still barren, on the loop's clock."""
 
-    async def recover(self, root: str) -> None:
-        """Launch each open session that can go on, in a tree that this process owns. A timer wakes the others."""
-        self._attempts.refusals.pop(root, None)
-        self.claimed.send(root)
-        waits_for_budget = False
-        for row in self._journal.store.find_sessions(root=root, is_open=True):
-            waits_for_budget |= row.waits_for_budget
+    async def recover(self, *roots: str) -> None:
+        """Launch each open session that can go on, in trees that this process owns. A timer wakes the others."""
+        asked, waiting = self._pending_in(roots), dict[str, None]()
+        rows = self._journal.store.find_open_in(roots)
+        for root in roots:
+            self._attempts.refusals.pop(root, None)
+            self.claimed.send(root, asked.get(root, []))
+        for row in rows:
+            if row.waits_for_budget:
+                waiting[row.root] = None
             if row.waits_for_limit:
                 self.sleeps_for_limit.send(row.id)
             if row.blocked is not None:
@@ -88,8 +93,20 @@ class Launcher:
                 self.launch(row.id)
             elif row.due_at is not None:
                 self.wake_at(row.id, self._clock.timer(row.due_at, row.last_at))
-        if waits_for_budget:
+        for root in waiting:
             self.sleeps_for_budget.send(root)
+
+    def _pending_in(self, roots: Sequence[str]) -> dict[str, list[Approval]]:
+        """Return what is pending in trees, by root. A page may end within a tree."""
+        found, after = dict[str, list[Approval]](), 0
+        while roots:
+            page = self._journal.store.find_asked_in(roots, after, PAGE)
+            for approval in page:
+                found.setdefault(approval.root_session, []).append(approval)
+            if len(page) < PAGE:
+                break
+            roots, after = roots[roots.index(page[-1].root_session) :], page[-1].position
+        return found
 
     def wake_at(self, session: str, deadline: float) -> None:
         """Launch a passivated session at an instant of the loop's clock."""

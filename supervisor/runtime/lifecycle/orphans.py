@@ -17,7 +17,7 @@ from supervisor.core import events as e
 from supervisor.core.sessions.overlay import EMPTY
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.plans.interrupted import Found, job_of
-from supervisor.system.identity import HOST
+from supervisor.system.identity import is_here
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -56,7 +56,7 @@ class OrphanedProcesses:
     async def _look_for(self, state: SessionState, operation: str, started: e.ToolCallStarted) -> str:
         if job_of(state, operation) is not None:
             found = "kept"
-        elif started.host != HOST or self._end_one is None or started.process is None:
+        elif not is_here(started.host) or self._end_one is None or started.process is None:
             found = "not ours"
         else:
             found = await self._end_one(started.process, started.process_started_at)

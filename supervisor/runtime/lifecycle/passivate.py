@@ -141,6 +141,9 @@ class Passivation:
                 return
             is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
             is_silent = is_silent and not attempt.awaits_turn
+            is_silent = (
+                is_silent and not attempt.settling.hot
+            )  # a task that was woken, and has yet to run, waits no more
             silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
             if attempt.replay.has_followed:
                 self._blocked.note_replayed(attempt)

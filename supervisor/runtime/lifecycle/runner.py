@@ -13,7 +13,8 @@ The module is longer than 400 lines because it is one interface: what attempts a
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -30,7 +31,7 @@ from supervisor.core.errors import StoreError, StoreUnreadable, Suspended
 from supervisor.core.ids import RULES, SCHEDULES
 from supervisor.core.limits import Limit, named_limits
 from supervisor.core.rows import JournalEntry
-from supervisor.core.sessions.state import SessionState
+from supervisor.core.sessions.state import SAYS, SessionState
 from supervisor.core.usage import Usage
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import GRACE_SECONDS, Bodies
@@ -46,8 +47,8 @@ from supervisor.runtime.journal.hub import INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
 from supervisor.runtime.lifecycle.attempts import Attempts
-from supervisor.runtime.lifecycle.blocked import Blocked, Replayed
-from supervisor.runtime.lifecycle.budgets import Budgets
+from supervisor.runtime.lifecycle.blocked import BLOCKING, Blocked, Replayed
+from supervisor.runtime.lifecycle.budgets import ENDS_A_WAIT, Budgets
 from supervisor.runtime.lifecycle.claim import Claims
 from supervisor.runtime.lifecycle.classify import ending_of, wait_for_children
 from supervisor.runtime.lifecycle.finish import Finishing
@@ -85,7 +86,7 @@ def _find_agent(created: e.SessionCreated) -> AgentSpec[Any, Any]:
     return load_recorded(created.agent, created.file, created.path[-1])
 
 
-class _Acting:
+class _Acting(AbstractContextManager[None]):
     """Counts the work that a graceful stop waits for. Each call enters it twice, and a generator takes longer."""
 
     def __init__(self, attempts: Attempts) -> None:
@@ -129,6 +130,8 @@ class Runner:
         self.environment = environment or Environment()
         self._prices = prices
         self.clock = self.environment.clock
+        if store.is_shared:
+            self.clock.skew = store.skew
         self.alarm = Alarm()
         self.watchdog = Watchdog(self.alarm, is_on=not self.environment.runs_elsewhere)
         self.hub = Hub()
@@ -156,7 +159,7 @@ class Runner:
             agent_to_begin=self.environment.agent_to_begin,
             begin=self.begin,
         )
-        self.launcher.claimed.connect(self.jobs.recover)
+        self.launcher.claimed.connect(lambda root, _: self.jobs.recover(root))
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.limits = Limits(self.attempts, named_limits(limits))
         self.launcher.sleeps_for_limit.connect(self.limits.recover)
@@ -173,7 +176,16 @@ class Runner:
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
         """The exceptions of runs (session, number), each for as long as a program holds the run's handle."""
         self._opener = anyio.get_current_task()
-        self._acting = _Acting(self.attempts)
+        self.acting = _Acting(self.attempts)
+        self.only_replays = self.blocked.only_replays
+        self.start_soon = self.attempts.start_soon
+        self.expect, self.forget = self.attempts.expect, self.attempts.forget
+        self._listeners: dict[object, list[Callable[[JournalEntry], object]]] = {}
+        self.listen(BLOCKING, self.blocked.published)
+        self.listen(ENDS_A_WAIT, self.budgets.published_end)
+        self.listen(SAYS, self.hub.texts.published)
+        self.listen(_ENDING, self._ended)
+        self.listen(INBOX_EVENTS, lambda row: self.hub.publish(INBOX))
 
     @property
     def is_idle(self) -> bool:
@@ -183,12 +195,17 @@ class Runner:
     @property
     def calls_under_way(self) -> int:
         """How many tool calls are under way, from the commit of `executing` to that of the result."""
-        return self._acting.count
+        return self.acting.count
 
     @property
     def is_executing(self) -> bool:
         """Whether a tool call is under way."""
-        return self._acting.count > 0
+        return self.acting.count > 0
+
+    def listen(self, kinds: Collection[object], listener: Callable[[JournalEntry], object]) -> None:
+        """Call `listener` with each entry of these kinds that is committed, here or by another process."""
+        for kind in kinds:
+            self._listeners.setdefault(kind, []).append(listener)
 
     # -- the host of attempts ----------------------------------------------------------------------------------------
 
@@ -201,10 +218,6 @@ class Runner:
         return self.attempts.is_closed
 
     @property
-    def only_replays(self) -> bool:
-        return self.blocked.only_replays
-
-    @property
     def may_be_left(self) -> bool:
         """Whether the supervisor is closed, or may be about to be: the task that opened it has just been cancelled."""
         return self.is_closed or self._opener.has_pending_cancellation()
@@ -212,19 +225,6 @@ class Runner:
     def price(self, usage: Usage) -> Usage:
         """Return a usage with its price, which is the one of now."""
         return priced(usage, self._prices)
-
-    def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
-        self.attempts.start_soon(fn, *args)
-
-    def acting(self) -> "_Acting":
-        """Enclose work that a graceful stop waits for (R8)."""
-        return self._acting
-
-    def expect(self, session: str) -> None:
-        self.attempts.expect(session)
-
-    def forget(self, session: str) -> None:
-        self.attempts.forget(session)
 
     def begin(self, session: str, spec: AgentSpec[Any, Any]) -> None:
         """Run an attempt whose AttemptStarted is committed."""
@@ -290,24 +290,25 @@ class Runner:
                 sleepers[session] = event
             elif kind in _BEGINNING and session not in self.attempts.preparing:
                 self.began_elsewhere.send(session)
-            self.blocked.published(session, event)
-            if kind in _ENDING:
-                self.limits.ended(session)
-                if kind is e.RunFinished:
-                    self.attempts.endings.pop(session, None)
-                    self.orphans.forget(session)
-                    self.hub.publish(end_key(session))
-                    if attempt is None:
-                        self.attempts.let_go(session)
-            self.hub.texts.published(session)
+            for listener in self._listeners.get(kind, ()):
+                listener(row)
             self.hub.publish(session)
-            if kind in INBOX_EVENTS:
-                self.hub.publish(INBOX)
-        self.budgets.published(rows)
+        if self.budgets.above:
+            self.budgets.published(rows)
         for session, event in sleepers.items():
             self._tell_sleeper(session, event)
         self.published.send(rows)
         self.attempts.note_change()
+
+    def _ended(self, row: JournalEntry) -> None:
+        session = row.session
+        self.limits.ended(session)
+        if isinstance(row.event, e.RunFinished):
+            self.attempts.endings.pop(session, None)
+            self.orphans.forget(session)
+            self.hub.publish(end_key(session))
+            if session not in self.attempts.live:
+                self.attempts.let_go(session)
 
     def _tell(self, attempt: Attempt, event: e.AnyEvent) -> None:
         if (key := e.answers(event)) is not None:

@@ -19,11 +19,12 @@ The module is longer than 400 lines because the request, the rules, the effect a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 import anyio
 import msgspec
@@ -32,20 +33,21 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, Used
 from supervisor.core.calls.content import CallContent, content_of_request
-from supervisor.core.calls.rules import Rule, grantable, named_edits, offered
+from supervisor.core.calls.rules import grantable, named_edits, offered
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import mask_arguments
-from supervisor.core.values import Policy, ResultKind, ToolResult
+from supervisor.core.values import Policy, ResultKind, ToolResult, Urgency
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.operations.questions import expiry, wait_for_person, wants_evidence
+from supervisor.runtime.plans.allowances import key_of, uses_of
 from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
-from supervisor.runtime.plans.rules import why_not_begun
+from supervisor.runtime.plans.rules import Ruled, first_of, why_not_begun
 
 if TYPE_CHECKING:
     from supervisor.runtime.operations.evidence import Taking
@@ -53,6 +55,10 @@ if TYPE_CHECKING:
 Effect = Literal["none", "maybe", "done"]
 ASKED_WITHIN_SECONDS: Final = 10.0
 """How old rules that are kept elsewhere may be when a call is asked for, if its body compares them."""
+NEXT_CALLS: Final = 10
+SOME_MINUTES: Final = 15
+"""The allowances that surfaces offer first."""
+is_allowance: Final = attrgetter("is_allowance")
 LATELY: Final = 50
 """The number of results among which a denial of the same call is looked for."""
 _UNDECIDED: Final[dict[str, tuple[ResultKind, str]]] = {
@@ -66,12 +72,21 @@ MOST_WORDS_CHARACTERS: Final = 65_536
 """Characters that are kept of the caller's words to the person who decides."""
 
 
+class Said(NamedTuple):
+    """What the caller says to the person who decides: why, and how urgent it is at most."""
+
+    because: str = ""
+    urgency: Urgency | None = None
+
+
+NOTHING_SAID: Final = Said()
+
+
 class Call(ABC):
     """One call in one attempt. `content`: what is journaled, ruled and shown of it; its tool may be a sub-agent. What
-    the request journals of it counts for the whole life of the call, whatever today's code declares. `because`: the
-    caller's words to the person who decides."""
+    the request journals of it counts for the whole life of the call, whatever today's code declares."""
 
-    __slots__ = ("attempt", "because", "content", "is_editable", "is_idempotent", "operation", "settled")
+    __slots__ = ("attempt", "content", "is_editable", "is_idempotent", "operation", "said", "settled")
 
     def __init__(
         self,
@@ -81,10 +96,10 @@ class Call(ABC):
         *,
         is_idempotent: bool = False,
         is_editable: bool = True,
-        because: str = "",
+        said: Said = NOTHING_SAID,
     ) -> None:
         self.attempt = attempt
-        self.because = _kept(because) if because else ""
+        self.said = said._replace(because=_kept(said.because)) if said.because else said
         self.operation = operation
         self.content = content
         self.settled: Mapping[str, str] | None = None
@@ -216,10 +231,14 @@ class Call(ABC):
         refusal = "" if self.attempt.host.environment.is_former else self.refusal
         own_policy: Policy = "allow" if refusal else self.own_policy(self.arguments)
 
-        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+        def plan(view: View) -> Iterable[Entry]:
+            session, state = self.attempt.session, view.session(self.attempt.session)
             ruled = None if refusal else self.ask_rules(view, state, content)
+            if ruled is not None and ruled[0] == own_policy == "allow" and any(map(is_allowance, ruled[1])):
+                ruled = None  # it runs without an allowance, too
             policy = own_policy if ruled is None else ruled[0]
             at = self.now()
+            allowed_by = tuple(filter(is_allowance, ruled[1])) if ruled is not None and policy == "allow" else ()
             request = e.ToolCallRequested(
                 at=at,
                 operation=self.operation,
@@ -233,22 +252,25 @@ class Call(ABC):
                 claims=content.claims,
                 paths=content.paths,
                 edits=content.edits,
-                rule=None if ruled is None else ruled[1].id or ruled[1].origin,
+                rule=None if ruled is None else ruled[1][0].id or ruled[1][0].origin,
+                allowances=tuple(map(key_of, allowed_by)),
             )
-            yield request if policy != "ask" else self._asking(request, approval, ruled, view, state)
+            yield session, request if policy != "ask" else self._asking(request, approval, ruled, view, state)
+            yield from uses_of(allowed_by, session, self.operation, at)
             if refusal:
-                yield finished_call(self.operation, at, "error", refusal, UNFIT)
+                yield session, finished_call(self.operation, at, "error", refusal, UNFIT)
             elif policy == "allow":
-                yield from self.begin_events(at)
+                for event in self.begin_events(at):
+                    yield session, event
 
-        with self.attempt.host.acting():  # this commit may begin `executing`: then a graceful stop waits for the call
-            await self.attempt.append(plan)
+        with self.attempt.host.acting:  # this commit may begin `executing`: then a graceful stop waits for the call
+            await self.attempt.append_to_many(plan)
 
     def _asking(
         self,
         request: e.ToolCallRequested,
         approval: str,
-        ruled: tuple[Policy, Rule] | None,
+        ruled: Ruled | None,
         view: View,
         state: SessionState,
     ) -> e.ToolCallRequested:
@@ -268,8 +290,11 @@ class Call(ABC):
             approval=approval,
             patterns=patterns(self.content) if ruled is None or not has_news else (),
             expires_at=expiry(request.at, self.attempt.spec.approval_expires_in),
-            because=self.because if has_news else "",
+            because=self.said.because if has_news else "",
+            urgency=self.said.urgency if has_news else None,
             preview=self.preview_seconds,
+            uses=NEXT_CALLS if has_news and not self.attempt.host.environment.shares_rules else 0,
+            minutes=SOME_MINUTES if has_news else 0,
         )
 
     def _offered(self, content: CallContent) -> tuple[str | None, ...]:
@@ -279,8 +304,9 @@ class Call(ABC):
         settle = environment.settle if self.settled is None else partial(_given, self.settled)
         return offered(content, settled=settle(named_edits(content)), ours=environment.files_of_ours())
 
-    def _why(self, ruled: tuple[Policy, Rule] | None, view: View, state: SessionState) -> str:
-        found = self.attempt.host.rules.why(ruled, view, state.facts, self.content, self.attempt.spec.rules)
+    def _why(self, ruled: Ruled | None, view: View, state: SessionState) -> str:
+        rules, own = self.attempt.host.rules, self.attempt.spec.rules
+        found = rules.why(ruled, view, state.facts, self.content, own, self.now())
         return printable_text(found)
 
     def _note(self, state: SessionState) -> str:
@@ -298,15 +324,19 @@ class Call(ABC):
         times = f", {len(who)} times" if len(who) > 1 else ""
         return f"{', '.join(dict.fromkeys(who))} denied the same call just before{times}" if who else ""
 
-    def ask_rules(self, view: View, state: SessionState, content: CallContent) -> tuple[Policy, Rule] | None:
-        """Return the policy that the rules give the call, and the rule it is from; None if its own policy decides. Its
-        paths are settled each time, so before the effect they are what they are then."""
+    def ask_rules(
+        self, view: View, state: SessionState, content: CallContent, kept: Collection[str] = ()
+    ) -> Ruled | None:
+        """Return the policy that the rules give the call, and the rules it is from; None if its own policy decides. Its
+        paths are settled each time, so before the effect they are what they are then. `kept`: as in `of_call`."""
         host = self.attempt.host
         environment = host.environment
         return host.rules.of_call(
             view,
             state.facts,
             content,
+            self.now(),
+            kept=kept,
             settle=environment.settle if self.settled is None else partial(_given, self.settled),
             ours=environment.files_of_ours,
             is_former=environment.is_former,
@@ -317,9 +347,9 @@ class Call(ABC):
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
         content = self.content_now
-        ruled = self.ask_rules(view, state, content)
+        ruled = self.ask_rules(view, state, content, record.request.allowances)
         why = why_not_begun(
-            ruled,
+            None if ruled is None else first_of(ruled),
             self.own_policy(record.arguments) if ruled is None else ruled[0],
             self.name,
             is_decided=record.is_decided,

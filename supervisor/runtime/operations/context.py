@@ -8,7 +8,7 @@ questions, sleep, timers) are journaled when they start, and as abandoned when a
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import anyio
 import msgspec
@@ -26,11 +26,11 @@ from supervisor.core.ids import split_operation_id
 from supervisor.core.limits import ELSEWHERE, checked_limit
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.usage import Usage
-from supervisor.core.values import Message, ReportKind, ToolCall, ToolResult
+from supervisor.core.values import URGENCIES, Message, ReportKind, ToolCall, ToolResult, Urgency
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.journal.writer import View
-from supervisor.runtime.operations.calls import run
+from supervisor.runtime.operations.calls import Said, run
 from supervisor.runtime.operations.children import LocalChild, spawn
 from supervisor.runtime.operations.emitted_calls import AgentCall, model_call
 from supervisor.runtime.operations.function_calls import FunctionCall
@@ -44,7 +44,6 @@ from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
 from supervisor.seam.runs import ChildRun, TaskGroup, Timer
 
-BECAUSE: Final = "because"
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -56,34 +55,42 @@ class LocalOperations(Operations):
         self._place = place
 
     @overload
-    async def call(self, tool: ToolCall, /, *, because: str = "") -> ToolResult[Any]: ...
+    async def call(
+        self, tool: ToolCall, /, *, because: str = "", urgency: Urgency | None = None
+    ) -> ToolResult[Any]: ...
     @overload
     async def call(
         self, tool: ToolSpec[P, R] | AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> ToolResult[R]: ...
     @overload
     async def call(
-        self, tool: ToolSpec[..., R] | AgentSpec[..., R], /, *args: Any, because: str, **kwargs: Any
+        self,
+        tool: ToolSpec[..., R] | AgentSpec[..., R],
+        /,
+        *args: Any,
+        because: str,
+        urgency: Urgency | None = None,
+        **kwargs: Any,
+    ) -> ToolResult[R]: ...
+    @overload
+    async def call(
+        self, tool: ToolSpec[..., R] | AgentSpec[..., R], /, *args: Any, urgency: Urgency, **kwargs: Any
     ) -> ToolResult[R]: ...
     def call(
         self, tool: ToolCall | ToolSpec[..., Any] | AgentSpec[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, ToolResult[Any]]:
-        because = ""
-        if BECAUSE in kwargs and not _has_own_because(tool):
-            because = kwargs.pop(BECAUSE)
-            if not isinstance(because, str):
-                raise TypeError(f"because is a text for the person who decides, not {because!r}")
+        said = _said(tool, kwargs)
         if isinstance(tool, ToolCall):
             if args or kwargs:
                 raise TypeError("a ToolCall holds its arguments; pass no other arguments with it")
-            return run(partial(model_call, self._attempt, self._place, tool, because))
+            return run(partial(model_call, self._attempt, self._place, tool, said))
         if isinstance(tool, AgentSpec):
             given = tool.encode_input(args, kwargs)
             inexact = tool.why_inexact(args, kwargs, given)
-            return run(partial(AgentCall, self._attempt, self._place, tool, given, inexact=inexact, because=because))
+            return run(partial(AgentCall, self._attempt, self._place, tool, given, inexact=inexact, said=said))
         if not isinstance(tool, ToolSpec):
             raise TypeError(f"ctx.call takes a tool, not {tool!r}: declare it with @tool")
-        return run(partial(FunctionCall, self._attempt, self._place, tool, args, kwargs, because=because))
+        return run(partial(FunctionCall, self._attempt, self._place, tool, args, kwargs, said=said))
 
     async def ask(
         self,
@@ -93,8 +100,9 @@ class LocalOperations(Operations):
         choices: Sequence[str] | None = None,
         schema: Any = None,
         expires_in: float | None = None,
+        urgency: Urgency | None = None,
     ) -> Any:
-        return await ask(self._attempt, self._place, question, choices, schema, expires_in)
+        return await ask(self._attempt, self._place, question, choices, schema, expires_in, _checked_urgency(urgency))
 
     @overload
     async def step(
@@ -309,11 +317,22 @@ class LocalContext(LocalOperations, Context):
             await attempt.end_operation()
 
 
-def _has_own_because(tool: Any) -> bool:
-    """Whether `because` is an argument of the tool itself. Then it stays one."""
-    if isinstance(tool, AgentSpec):
-        return tool.input_name == BECAUSE
-    return isinstance(tool, ToolSpec) and BECAUSE in tool.parameter_names
+def _said(tool: Any, kwargs: dict[str, Any]) -> Said:
+    """Take from the arguments of a call what the caller says to the person who decides. What is an argument of the tool
+    itself stays one."""
+    own = (tool.input_name,) if isinstance(tool, AgentSpec) else getattr(tool, "parameter_names", ())
+    said = Said(**{name: kwargs.pop(name) for name in Said._fields if name in kwargs and name not in own})
+    if not isinstance(said.because, str):
+        raise TypeError(f"because is a text for the person who decides, not {said.because!r}")
+    _checked_urgency(said.urgency)
+    return said
+
+
+def _checked_urgency(urgency: Any) -> Urgency | None:
+    if urgency not in (None, *URGENCIES):
+        raise InvalidInput(f"urgency is one of {', '.join(URGENCIES)}, not {urgency!r}")
+    found: Urgency | None = urgency
+    return found
 
 
 def _checked(name: str, what: str) -> str:

@@ -32,12 +32,12 @@ from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.operations.calls import NOT_BEGUN, Call, Effect
+from supervisor.runtime.operations.calls import NOT_BEGUN, NOTHING_SAID, Call, Effect, Said
 from supervisor.runtime.operations.children import begin_child
 from supervisor.runtime.operations.function_calls import FunctionCall
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.results import finished_call
-from supervisor.system.identity import HOST
+from supervisor.system.identity import host_of
 
 _LONGEST_NAME_CHARACTERS: Final = 64  # characters of a name that a model made up
 _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
@@ -49,7 +49,7 @@ _RESULTS: Final[Mapping[OutcomeKind, tuple[ResultKind, Effect]]] = {
 }
 
 
-def model_call(attempt: Attempt, place: Place, call: ToolCall, because: str = "") -> Call:
+def model_call(attempt: Attempt, place: Place, call: ToolCall, said: Said = NOTHING_SAID) -> Call:
     """Return the call for a model's ToolCall. Raises InvalidInput if two live tasks make the same call."""
     call = ToolCall(printable_text(str(call.id)), printable_text(str(call.tool)), call.arguments)
     tools = attempt.spec.tools
@@ -61,9 +61,9 @@ def model_call(attempt: Attempt, place: Place, call: ToolCall, because: str = ""
         arguments, problem = _read(call, tool)
         if not isinstance(tool, ToolSpec):
             return AgentCall(
-                attempt, place, tool, tool.encode_input((), arguments), call.id, inexact=problem, because=because
+                attempt, place, tool, tool.encode_input((), arguments), call.id, inexact=problem, said=said
             )
-        made = FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id, because=because)
+        made = FunctionCall(attempt, place, tool, *tool.spread(arguments), model_id=call.id, said=said)
         attempt.refuse_new(made.operation, problem or made.why_too_long)
         return made
     except InvalidInput as error:
@@ -136,7 +136,7 @@ class RefusedCall(Call):
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
         return "allow"
 
-    def ask_rules(self, view: View, state: SessionState, content: CallContent) -> None:
+    def ask_rules(self, view: View, state: SessionState, content: CallContent, kept: Collection[str] = ()) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
@@ -169,7 +169,7 @@ class AgentCall(Call):
         model_id: str = "",
         *,
         inexact: str | None = None,
-        because: str = "",
+        said: Said = NOTHING_SAID,
     ) -> None:
         """`given`: the agent's input. `model_id`: the id of the call, if a model emitted it. `inexact`: why `given`
         does not say what the caller gave."""
@@ -179,7 +179,7 @@ class AgentCall(Call):
         operation = attempt.names.of_operation(place, "call", agent.name, [model_id, named])
         attempt.refuse_new(operation, inexact or attempt.host.environment.why_too_large(arguments, agent.name))
         content = content_of(agent.name, arguments, named, folder=attempt.state.facts.cwd)
-        super().__init__(attempt, operation, content, is_idempotent=True, because=because)
+        super().__init__(attempt, operation, content, is_idempotent=True, said=said)
 
     @property
     def value_type(self) -> Any:
@@ -232,7 +232,8 @@ class AgentCall(Call):
         self.check_rules(view, view.session(self.attempt.session))
         if limit is not None:
             return finished_call(self.operation, now, "error", limit, {"reason": "limit", "effect": "none"})
-        return e.ToolCallStarted(at=now, operation=self.operation, host=HOST, pid=os.getpid(), child=child)
+        host = host_of(is_shared=view.store.is_shared)
+        return e.ToolCallStarted(at=now, operation=self.operation, host=host, pid=os.getpid(), child=child)
 
     async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:
         child = self._child

@@ -37,11 +37,12 @@ from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceback_of
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
-from supervisor.runtime.operations.calls import Call, Denied, Effect
+from supervisor.runtime.operations.calls import NOTHING_SAID, Call, Denied, Effect, Said
 from supervisor.runtime.operations.places import holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
+from supervisor.runtime.plans.allowances import in_order
 from supervisor.system.forks import THIS_PROCESS
-from supervisor.system.identity import HOST
+from supervisor.system.identity import host_of
 
 if TYPE_CHECKING:
     from supervisor.runtime.operations.evidence import Taking
@@ -70,7 +71,7 @@ class FunctionCall(Call):
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         model_id: str | None = None,
-        because: str = "",
+        said: Said = NOTHING_SAID,
     ) -> None:
         _ = tool.value_type  # an annotation that cannot be resolved raises here, before anything runs
         passed, full = tool.bind(args, kwargs)
@@ -110,7 +111,7 @@ class FunctionCall(Call):
             content,
             is_idempotent=tool.idempotent,
             is_editable=tool.editable,
-            because=because,
+            said=said,
         )
 
     has_body = True
@@ -208,7 +209,7 @@ class FunctionCall(Call):
                 await self.attempt.regain_turn(self.operation)
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
-        with holding(self.attempt, ticket), self.attempt.host.acting():
+        with holding(self.attempt, ticket), self.attempt.host.acting:
             if self.tool.preview is not None and not is_executing and await self._has_changed():
                 return
             if not is_executing and self.begins_late:
@@ -334,8 +335,9 @@ class FunctionCall(Call):
             return None
         host, record, content, facts = self.attempt.host, self.record, self.content_now, self.attempt.state.facts
         assert isinstance(record.request, e.ToolCallRequested)
+        view, kept = host.journal.look(), record.request.allowances
         return Ruled(
-            rules=host.rules.about(host.journal.look(), facts, content),
+            rules=in_order(view, host.rules.about(view, facts, content), self.now(), kept)[0],
             root=facts.root,
             own=self.own_policy(record.arguments),
             tool=content.tool,
@@ -406,7 +408,7 @@ class FunctionCall(Call):
         return e.ToolCallStarted(
             at=at,
             operation=self.operation,
-            host=HOST,
+            host=host_of(is_shared=self.attempt.host.journal.store.is_shared),
             pid=THIS_PROCESS.pid,
             process=process,
             process_started_at=process_started_at,
@@ -419,7 +421,7 @@ class FunctionCall(Call):
             job=job.id,
             operation=self.operation,
             command=printable_text(job.command),
-            host=HOST,
+            host=host_of(is_shared=self.attempt.host.journal.store.is_shared),
             process=process,
             process_started_at=process_started_at,
             guard=job.guard,

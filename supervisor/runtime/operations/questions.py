@@ -20,6 +20,7 @@ from supervisor.core.approvals.questions import Question, make_question
 from supervisor.core.encoding import from_json
 from supervisor.core.errors import InvalidInput, QuestionUnanswered, RunStopping
 from supervisor.core.sessions.state import Operation, SessionState
+from supervisor.core.values import Urgency
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
@@ -92,7 +93,13 @@ def wants_evidence(attempt: Attempt, operation: str) -> bool:
 
 
 async def ask(
-    attempt: Attempt, place: Place, text: str, choices: Sequence[str] | None, schema: Any, expires_in: float | None
+    attempt: Attempt,
+    place: Place,
+    text: str,
+    choices: Sequence[str] | None,
+    schema: Any,
+    expires_in: float | None,
+    urgency: Urgency | None,
 ) -> Any:
     """Ask a person; see Context.ask."""
     if expires_in is not None and not expires_in > 0:
@@ -107,7 +114,7 @@ async def ask(
             await attempt.wait_for_scope()
         try:
             if record is None:
-                await _pose(attempt, operation, asked, expires_in)
+                await _pose(attempt, operation, asked, expires_in, urgency)
             await wait_for_person(attempt, operation)
             if attempt.state.operations[operation].is_open:
                 clock = attempt.host.clock
@@ -123,7 +130,9 @@ async def ask(
     return _value(settled, asked, schema if schema is not None else str)
 
 
-async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: float | None) -> None:
+async def _pose(
+    attempt: Attempt, operation: str, asked: Question, expires_in: float | None, urgency: Urgency | None
+) -> None:
     await attempt.refuse_if_stopping()
     approval = attempt.host.environment.new_approval_id(attempt.state.facts.root)
 
@@ -140,6 +149,7 @@ async def _pose(attempt: Attempt, operation: str, asked: Question, expires_in: f
             choices=asked.choices,
             schema=asked.schema,
             expires_at=expiry(now, expires_in, attempt.spec.approval_expires_in),
+            urgency=None if attempt.host.environment.is_former else urgency,
         )
 
     await attempt.append(plan)

@@ -8,12 +8,12 @@ Rules
 - When `note` returns, the event is kept. If that fails, the card host logs it and raises nothing.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 from supervisor.core.approvals.state import Left
-from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent
+from supervisor.core.events.asking import CardBegun, CardEvent, ReminderEvent
 from supervisor.core.values import Approval
 
 
@@ -45,6 +45,14 @@ class CardHost(Protocol):
         of the card that another process has posted for this target, or may have posted before it died."""
         ...
 
-    async def note(self, approval: Approval, event: CardEvent | ReminderSent, /) -> None:
+    async def begin_to_tell(
+        self, due: Sequence[Approval], where: Mapping[str, Any], lasts: timedelta, /
+    ) -> list[ReminderEvent | None]:
+        """Keep that this process is about to send the last reminder of some approvals. Return what keeps it from that
+        for each: that it was sent already, or that another process began to, at most `lasts` ago; None: nothing.
+        `where`: the fields that name the target. Raises StoreError, and then this process has not begun."""
+        ...
+
+    async def note(self, approval: Approval, event: CardEvent | ReminderEvent, /) -> None:
         """Keep an event about a card of an approval, or about a message that told of it."""
         ...

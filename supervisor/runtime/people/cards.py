@@ -28,7 +28,7 @@ The module is longer than 400 lines because one place knows what may have become
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
@@ -42,7 +42,7 @@ from supervisor.core.approvals.facts import is_whole
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.state import Left
 from supervisor.core.encoding import printable_text
-from supervisor.core.events.asking import CardEvent, target_of
+from supervisor.core.events.asking import CardEvent, ReminderEvent, target_of
 from supervisor.core.values import Approval
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.gathered import REMINDED, SELDOM_SECONDS, Due, Gathered
@@ -166,7 +166,9 @@ class Target:
         """The approvals of which people are told here without a card, and the last reminder that was sent."""
         alone = people.find_by_identity(channel.name, place[1:]) if people is not None and place[:1] == "@" else None
         reader = None if alone is None else alone.name
-        self._gathered = Gathered(host, channel, lane.slots, start, self._find_due, self._note_sent, people, reader)
+        self._gathered = Gathered(
+            host, channel, lane.slots, start, self._find_due, self._begin_to_tell, self._note_sent, people, reader
+        )
         lane.targets.append(self)
 
     def __repr__(self) -> str:
@@ -419,15 +421,25 @@ class Target:
         is_in_digest = card.shows != "" and card.shows == self._face(self._host.mark(now), is_former=True)
         return is_in_digest or card.id.endswith(f":{now.reminded_at.timestamp():.0f}")
 
+    async def _begin_to_tell(self, due: Sequence[Approval]) -> list[ReminderEvent | None]:
+        """Note that this process is about to tell people of approvals here, unless another one has, or is about to."""
+        before = await self._host.begin_to_tell(due, self._where, timedelta(seconds=self._channel.card_timeout))
+        for approval, event in zip(due, before, strict=True):
+            if isinstance(event, e.ReminderSent):
+                self._keep_sent(approval)
+        return before
+
     async def _note_sent(self, approval: Approval) -> None:
         """Note that people were reminded of an approval here."""
-        due = approval.reminded_at
-        assert due is not None
+        self._keep_sent(approval)
+        await self._note(approval, e.ReminderSent, due=approval.reminded_at)
+
+    def _keep_sent(self, approval: Approval) -> None:
+        assert approval.reminded_at is not None
         if (card := self._cards.get(approval.id)) is not None:
-            card.reminded_at = due
+            card.reminded_at = approval.reminded_at
         if approval.id in self._told:
-            self._told[approval.id] = due
-        await self._note(approval, e.ReminderSent, due=due)
+            self._told[approval.id] = approval.reminded_at
 
     async def _claim(self, approval: Approval, card: Card) -> str | None:
         """Claim the posting of a card. Return the card that another process has posted, if there is one."""
@@ -492,7 +504,7 @@ class Target:
         return await self._channel.find_card(approval, begun_at, until)
 
     async def _note(
-        self, approval: Approval, kind: type[CardEvent | e.ReminderSent], at: datetime | None = None, **fields: Any
+        self, approval: Approval, kind: type[CardEvent | ReminderEvent], at: datetime | None = None, **fields: Any
     ) -> datetime:
         """Keep an event of this target, and return its instant; None is now."""
         instant = at or self._host.now()

@@ -170,8 +170,8 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
     entries += runner.follow(*decided)
     released_here: list[str] = []
     if checked.rules and not runner.environment.is_former:
-        for other, released_event in _released(runner, view, checked, decided, by, now, how.may):
-            entries += [(other.id, released_event), *runner.follow(other, released_event)]
+        for other, released_event, uses in _released(runner, view, checked, decided, by, now, how.may):
+            entries += [(other.id, released_event), *uses, *runner.follow(other, released_event)]
             released_here.append(released_event.approval)
     state, event = decided
     result = DecisionResult(
@@ -214,7 +214,7 @@ def _released(
     runner: "Runner", view: View, checked: Checked, decided: Decided, by: str, now: datetime, may: MayDecide
 ) -> list[Released]:
     """Return what the rules of a decision decide of the other calls that wait in the tree of that decision."""
-    (rule, *others), (state, event) = rules_of(view, checked), decided
+    (rule, *others), (state, event) = rules_of(view, checked, now), decided
     made = Made(rule, by, event.approval, now, view.position + len(view.rows), tuple(others))
     found, after = list[Approval](), 0
     while some := view.store.find_approvals(root=state.facts.root, after=after, limit=PIECE):

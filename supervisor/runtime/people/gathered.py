@@ -1,6 +1,6 @@
 """What is to be told again in one conversation: gathered, and sent as one message.
 
-    due (ApprovalReminded)  ->  gathered  ->  one message (`Channel.remind_all`)  ->  sent (ReminderSent)
+    due (ApprovalReminded) -> gathered -> begun (ReminderBegun) -> one message (remind_all) -> sent (ReminderSent)
 
 Rules
 - A message goes out `gather` seconds after the first reminder that it tells of, and tells of all that is due by then
@@ -9,8 +9,10 @@ Rules
 - What a person is on waits until the steps go on. What a person wants to hear later, or not in quiet hours, waits where
   only that person reads.
 - A message is never added to: people would not hear of that.
-- Each approval that a message tells of is noted after it was sent. So a process that dies in between lets the next one
-  repeat the message once, with what was not noted.
+- Each approval that a message tells of is noted before it is sent and after it was. So of several processes that serve
+  a conversation one sends, and the others look again when its time is over. A process that dies in between lets the
+  next one repeat the message once, with what was not noted.
+- What another process tells people of in a conversation counts for the five minutes of this one, too.
 - New cards come before messages, and messages before cards that are only to be renewed (slots.py).
 - A message that fails is tried again as a card is: after `card_again` seconds, then twice as long each time.
 """
@@ -22,6 +24,7 @@ from typing import NamedTuple
 import anyio
 
 from supervisor.core.approvals.people import People
+from supervisor.core.events.asking import ReminderEvent, ReminderSent
 from supervisor.core.values import Approval
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.slots import Slots
@@ -45,7 +48,8 @@ class Due(NamedTuple):
 
 class Gathered:
     """The reminders of one target. `find_due`: returns an approval as it is now, if a reminder is to be sent for it
-    here; `note`: keeps that it was sent; `reader`: the name of the one person who reads there, if it is one."""
+    here; `begin`: keeps that it is about to be sent, and returns what keeps this process from that; `note`: keeps that
+    it was sent; `reader`: the name of the one person who reads there, if it is one."""
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class Gathered:
         slots: Slots,
         start: Callable[..., None],
         find_due: Callable[[Approval], Due | None],
+        begin: Callable[[Sequence[Approval]], Awaitable[list[ReminderEvent | None]]],
         note: Callable[[Approval], Awaitable[None]],
         people: People | None = None,
         reader: str | None = None,
@@ -63,6 +68,7 @@ class Gathered:
         self._slots = slots
         self._start = start
         self._find_due = find_due
+        self._begin_to_tell = begin
         self._note = note
         self._people = people
         self._reader = reader
@@ -83,8 +89,11 @@ class Gathered:
         self._waiting[approval.id] = approval
         gather, age = self._channel.gather, (self._host.now() - approval.reminded_at).total_seconds()
         wait, now = max(min(gather, RECALLED_SECONDS), gather - max(0.0, age)), anyio.current_time()
-        at_once = self._people is not None and self._people.urgency_of(approval) == "high"
-        self._plan(max(now + self._held(approval), now if at_once else max(now + wait, self._not_before)))
+        at = now if self._is_urgent(approval) else max(now + wait, self._not_before)
+        self._plan(max(now + self._held(approval), at))
+
+    def _is_urgent(self, approval: Approval) -> bool:
+        return self._people is not None and self._people.urgency_of(approval) == "high"
 
     def _held(self, approval: Approval) -> float:
         """Return for how many seconds people hear nothing of an approval here: a person is on it, or the one who reads
@@ -119,14 +128,15 @@ class Gathered:
             for due in [each for each in found if self._held(each.approval)]:
                 found.remove(due)
                 self.take(due.approval)
-            if not found:
-                return
-            self._not_before = anyio.current_time() + self._channel.gather_again
             self._sending |= {due.approval.id: due.approval for due in found}
             try:
+                mine = await self._take_turns(found)
+                if not mine:
+                    return
+                self._not_before = anyio.current_time() + self._channel.gather_again
                 with anyio.fail_after(self._channel.card_timeout):
-                    await self._tell(found)
-                for due in found:
+                    await self._tell(mine)
+                for due in mine:
                     await self._note(due.approval)
             except Exception as error:  # noqa: BLE001 # a channel may raise anything; the message is tried again
                 log.warning("reminder.failed", channel=self._channel.name, error=repr(error), again_in=self._again_in)
@@ -138,6 +148,23 @@ class Gathered:
             finally:
                 for due in found:
                     self._sending.pop(due.approval.id, None)
+
+    async def _take_turns(self, found: Sequence[Due]) -> list[Due]:
+        """Return what this process tells of now. If another one has just told people here, or is about to, all that is
+        not urgent waits until the next message is allowed."""
+        before = await self._begin_to_tell([due.approval for due in found]) if found else []
+        others = [event.at for event in before if event is not None]
+        for at in others:
+            self.told_before(at)
+        mine, now = list[Due](), anyio.current_time()
+        for due, event in zip(found, before, strict=True):
+            next_at = now if self._is_urgent(due.approval) or not others else self._not_before
+            if event is None and next_at <= now:
+                mine.append(due)
+            elif not isinstance(event, ReminderSent):
+                self._waiting.setdefault(due.approval.id, due.approval)
+                self._plan(next_at if event is None else max(next_at, now + self._channel.card_timeout))
+        return mine
 
     async def _tell(self, found: Sequence[Due]) -> None:
         if len(found) == 1:

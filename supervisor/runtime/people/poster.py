@@ -70,6 +70,10 @@ class Poster:
     def has_channels(self) -> bool:
         return bool(self._targets)
 
+    def keeps_card_of(self, approval: Approval) -> bool:
+        """Whether a channel of this process has a card of an approval, also one that an earlier process posted."""
+        return any(name in self._channels and self._channels[name].keeps_cards for name in approval.shown)
+
     def serve_in(self, tasks: TaskGroup) -> None:
         """Run the tasks that talk to channels in this task group, whose owner ends them. No task starts before this
         call."""

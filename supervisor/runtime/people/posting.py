@@ -8,6 +8,8 @@ Rules
   an approval of another process that no channel has shown for OWNER_TIME_SECONDS. It lets the steps of all approvals
   come (remind.py). If a step has come and no process owns the tree, it shows the approval, and tells people of it; if
   one owns the tree and shows it, it tells people in the targets that the step names.
+- Any process renews the cards on its channels of trees that no process runs: it takes the presses on them, and their
+  conversation may have changed.
 - A supervisor that closes after the last answer retires its cards first, unless one takes longer than LEAVING. A later
   process retires the others (R3): a daemon those of every tree, any other process those of its own trees.
 - A card waits for the evidence of its call until that is due, and no longer (A18). Evidence that comes later renews it.
@@ -17,12 +19,15 @@ Rules
 - A call that no person can ever answer is denied, and the reason says what would allow it (A6). That is so if the store
   is in memory, there is no channel, and the program has waited for the outcome for READER_TIME_SECONDS without
   reading approvals.
+
+The module is longer than 400 lines because the host of cards and what it is asked of an approval are one story.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,11 +35,20 @@ from anyio.abc import TaskGroup
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
 from supervisor.core.approvals.routes import Route
-from supervisor.core.approvals.state import Left, fold
+from supervisor.core.approvals.state import PENDING, ApprovalState, Left, fold, telling_now
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.declarations.previews import PREVIEW_SECONDS
 from supervisor.core.errors import StoreError
-from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent
+from supervisor.core.events.asking import (
+    CardBegun,
+    CardEvent,
+    CardRetired,
+    ReminderBegun,
+    ReminderEvent,
+    ReminderSent,
+    target_of,
+)
+from supervisor.core.ids import new_session_id
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
@@ -48,6 +62,7 @@ from supervisor.runtime.reading.inputs import Inputs
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.streams import Inbox
 from supervisor.seam.channel import Channel
+from supervisor.seam.store import Store
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -56,6 +71,7 @@ READER_TIME_SECONDS = 1.0  # seconds in which a program begins to read the appro
 OWNER_TIME_SECONDS = (
     5.0  # seconds in which another process shows the approvals of its trees; doubled each time, up to SELDOM
 )
+_TELLING: Final = tuple(each.__name__ for each in (ReminderBegun, ReminderSent))
 PAGE = 500  # approvals that are read, or whose cards are retired, between two checkpoints
 
 _ANSWERS: dict[Policy, Decision] = {
@@ -78,6 +94,7 @@ class LocalCards:
     """The host of cards that keeps approvals in this process's store; see CardHost."""
 
     def __init__(self, runner: Runner, inputs: Inputs) -> None:
+        self._me = new_session_id()
         self._runner = runner
         self._inputs = inputs
 
@@ -107,7 +124,31 @@ class LocalCards:
         await self.note(approval, begun)
         return None
 
-    async def note(self, approval: Approval, event: CardEvent | ReminderSent) -> None:
+    async def begin_to_tell(
+        self, due: Sequence[Approval], where: Mapping[str, Any], lasts: timedelta
+    ) -> list[ReminderEvent | None]:
+        journal, target = self._runner.journal, target_of(CardRetired(at=self.now(), approval="", **where))
+        after = journal.store.last_position()
+        known = [self._state(each, journal.store, each.position, PENDING) for each in due]
+
+        def plan(view: View) -> tuple[list[Entry], list[ReminderEvent | None]]:
+            entries, before, now = list[Entry](), list[ReminderEvent | None](), self.now()
+            for each, state in zip(due, known, strict=True):
+                left = self._state(each, view.store, after, state).left.get(target, Left())
+                before.append(telling_now(left, each.reminded_at, self._me, now, lasts))
+                if before[-1] is None and view.find_session(each.session) is not None:
+                    begun = ReminderBegun(at=now, approval=each.id, due=each.reminded_at or now, by=self._me, **where)
+                    entries.append((each.session, begun))
+            return entries, before
+
+        return await journal.append_with_answer(plan)
+
+    def _state(self, approval: Approval, store: Store, after: int, state: ApprovalState) -> ApprovalState:
+        """Return what is noted after a position of the messages that told of an approval."""
+        entries = store.journal(approval.session, after, only=_TELLING)
+        return fold((entry.event for entry in entries), approval.id, state)
+
+    async def note(self, approval: Approval, event: CardEvent | ReminderEvent) -> None:
         def plan(view: View) -> list[Entry]:
             if view.find_session(approval.session) is None:
                 return []  # its tree was pruned, although a card could not be retired
@@ -180,8 +221,10 @@ class Posting:
                 self._retire(stale)
                 if number % PAGE == 0:
                     await anyio.lowlevel.checkpoint()
-            if self._sweep and self._poster.has_channels:
-                self._cards.after(self._first_look, partial(self._poster.start, self._look_around))
+            if self._poster.has_channels:
+                self._cards.after(
+                    self._first_look if self._sweep else 0.0, partial(self._poster.start, self._look_around)
+                )
             async for approval in changes:
                 self._follow_one(approval)
 
@@ -208,11 +251,11 @@ class Posting:
                 self._retire(approval)
         await self._poster.settle()
 
-    def recover(self, root: str) -> None:
-        """Show the pending approvals of a tree that this process has claimed, and retire its old cards."""
+    def recover(self, root: str, asked: Sequence[Approval]) -> None:
+        """Show what is pending in a tree that this process has claimed, and retire its old cards."""
         if self._is_idle:
             return
-        for approval in self._store.find_approvals(root=root):
+        for approval in asked:
             if approval.id not in self._known:
                 self._take(approval)
             elif approval.id in self._foreign:
@@ -288,19 +331,28 @@ class Posting:
             self._cards.after(wait + self._wait_for_evidence(approval), look)
 
     async def _look_around(self) -> None:
-        """Find the approvals that trees of other processes asked before this process began, and that are not shown."""
+        """Find the approvals that were asked before this process began, and that it has to show: a daemon those that
+        are not shown, any other process those whose cards on its channels no process renews."""
         after, store = 0, self._store
         while found := store.find_approvals(after=after, limit=PAGE):
             for approval in found:
                 if approval.id in self._known:
                     continue
-                if not self._serves(approval.root_session):
+                if not self._sweep:
+                    self._renew_left(approval)
+                elif not self._serves(approval.root_session):
                     self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)
                 elif not store.owns(approval.root_session):
                     self._take(approval)
             after = found[-1].position
             await anyio.lowlevel.checkpoint()
+
+    def _renew_left(self, approval: Approval) -> None:
+        if self._poster.keeps_card_of(approval) and self._store.get_owner(approval.root_session) is None:
+            self._known.add(approval.id)
+            self._foreign.add(approval.id)
+            self._show(approval)
 
     @property
     def _is_idle(self) -> bool:

@@ -38,15 +38,14 @@ class Releasing:
     def __init__(self, runner: Runner, admission: Admission) -> None:
         self._runner = runner
         self._admission = admission
-        runner.published.connect(self._published)
+        runner.listen({e.RuleAdded}, self._added)
         runner.launcher.claimed.connect(self._claimed)
 
-    def _published(self, rows: Sequence[JournalEntry]) -> None:
-        for row in rows:
-            if type(row.event) is e.RuleAdded and row.event.approval is not None:
-                self._begin([str(row.event.rule.id)], row.event.rule.session)
+    def _added(self, row: JournalEntry) -> None:
+        if isinstance(row.event, e.RuleAdded) and row.event.approval is not None:
+            self._begin([str(row.event.rule.id)], row.event.rule.session)
 
-    def _claimed(self, root: str) -> None:
+    def _claimed(self, root: str, _: object) -> None:
         try:
             rules = book(self._runner.journal.look())
         except StoreError:
@@ -98,9 +97,9 @@ def _entries(
     approvals: Sequence[Approval],
     view: View,
 ) -> tuple[list[Entry], set[str]]:
-    entries, done, roots = list[Entry](), set[str](), set[str]()
+    entries, done, roots, planned = list[Entry](), set[str](), set[str](), dict[str, int]()
     for said in find(view):
-        for state, event in released(
+        for state, event, uses in released(
             view,
             runner.rules,
             said,
@@ -110,8 +109,9 @@ def _entries(
             may=admission.may_decide,
             settle=runner.environment.settle,
             ours=runner.environment.files_of_ours,
+            planned=planned,
         ):
             done.add(event.approval)
             roots.add(state.facts.root)
-            entries += [(state.id, event), *runner.follow(state, event)]
+            entries += [(state.id, event), *uses, *runner.follow(state, event)]
     return entries, roots

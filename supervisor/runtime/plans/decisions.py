@@ -14,7 +14,7 @@ Rules
 """
 
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -31,6 +31,7 @@ from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import hide, hides, unmask
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Scope, filled_arguments
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.allowances import check_end
 from supervisor.runtime.plans.budgets import follow_decision
 from supervisor.runtime.plans.rules import book, granted, rule_added, rule_of_denial
 
@@ -49,6 +50,13 @@ class Checked(msgspec.Struct, frozen=True):
     edited: msgspec.Raw | None = None
     scope: Scope = "once"
     rules: tuple[Rule, ...] = ()
+    uses: int | None = None
+    until: datetime | None = None
+    minutes: float | None = None
+
+    def until_at(self, now: datetime) -> datetime | None:
+        """Return when the allowance of a decision ends that is made at this instant."""
+        return self.until if self.minutes is None else now + timedelta(minutes=self.minutes)
 
     @property
     def pattern(self) -> str | None:
@@ -104,7 +112,15 @@ def check(found: Approval, decision: Decision) -> Checked:
         return Checked("answer", value=check_answer(found, decision.value))
     _check_call(found.id, found.kind == "call")
     edited = _check_edit(found, decision.arguments)
-    return Checked("approve", edited=edited, scope=decision.scope, rules=granted(found, decision))
+    return Checked(
+        "approve",
+        edited=edited,
+        scope=decision.scope,
+        rules=granted(found, decision),
+        uses=decision.uses,
+        until=decision.until,
+        minutes=decision.minutes,
+    )
 
 
 def _check_edit(approval: Approval, arguments: Mapping[str, Any] | None) -> msgspec.Raw | None:
@@ -179,9 +195,11 @@ def restored(edited: msgspec.Raw, request: e.ToolCallRequested) -> msgspec.Raw:
     return to_json(unmask(msgspec.json.decode(edited), request.arguments, request.secret), "an edited argument")
 
 
-def rules_of(view: View, checked: Checked) -> tuple[Rule, ...]:
+def rules_of(view: View, checked: Checked, now: datetime) -> tuple[Rule, ...]:
     """Return the rules that a decision makes, or finds already in place."""
-    return tuple(book(view).find_same(rule) or rule for rule in checked.rules)
+    until = checked.until_at(now)
+    made = checked.rules if until is None else tuple(replace(rule, until=until) for rule in checked.rules)
+    return tuple(book(view).find_same(rule) or rule for rule in made)
 
 
 def ids_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
@@ -218,7 +236,8 @@ def decision_entries(
     if record.expires_at is not None and record.expires_at <= now and not is_in_time(record.expires_at):
         expired = e.ApprovalExpired(at=now, operation=operation, approval=approval)
         return [(session, expired), *follow_decision(view, state, expired, now)], None
-    rules = rules_of(view, checked)
+    check_end(checked.uses, checked.until, now, is_counted=not shares_rules)
+    rules = rules_of(view, checked, now)
     event = _event(record, checked, rules, at=now, operation=operation, approval=approval, by=by, channel=channel)
     if batch is not None and isinstance(event, e.ApprovalDecided):
         event = replace(event, batch=batch)
@@ -254,6 +273,8 @@ def _event(
         rule=rules[0].id if rules else None,
         rules=ids_of(rules),
         reason=checked.reason,
+        uses=checked.uses,
+        until=checked.until_at(about["at"]),
         **edited,
     )
 
@@ -279,8 +300,11 @@ def _vote(
                     f"{', '.join(changed)}: leave it as it is, or deny the call"
                 )
             value, about["digest"] = event.arguments, digest_of_value(runs)
+        bounds = {"uses": checked.uses, "until": checked.until, "minutes": checked.minutes}
         if checked.scope != "once":
-            about["digest"] = digest_of_value([about["digest"], event.scope, event.pattern])
+            ends = [] if not any(bounds.values()) else [checked.uses, str(checked.until), checked.minutes]
+            about["digest"] = digest_of_value([about["digest"], event.scope, event.pattern, *ends])
+        about |= bounds
     said = {name: getattr(event, name) for name in ("at", "operation", "approval", "by", "channel")}
     return e.ApprovalVoted(**said, **about, quorum=number, value=value)
 
@@ -306,7 +330,11 @@ def kind_of(now: Approval, checked: Checked) -> Literal["already", "conflict", "
     # Compared with the masked arguments: an edit that contains a secret value is never the same, so that no caller can
     # learn the secret by guessing.
     is_as_asked = not now.edited if checked.edited is None else now.arguments == msgspec.json.decode(checked.edited)
-    is_same = (now.scope or "once", now.pattern) == (checked.scope, checked.pattern)
+    until = checked.until if now.decided_at is None else checked.until_at(now.decided_at)
+    if now.through is not None and until is not None:  # the same minutes, from another instant on
+        until = now.until
+    said = (now.scope or "once", now.pattern, now.uses, now.until)
+    is_same = said == (checked.scope, checked.pattern, checked.uses, until)
     # A denial is a denial, and so is an approval through a rule; but a rule that was not made must not seem to be.
     is_same = is_same or (checked.scope == "once" and (checked.decision == "deny" or now.through is not None))
     return "already" if is_as_asked and is_same else "conflict"

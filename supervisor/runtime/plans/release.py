@@ -10,6 +10,7 @@ Rules
 - A decision that makes no new rule, since one of the same meaning stands, releases the same calls.
 - In the tree of the decision that is one append with it. In other trees the owner does it, when the rule is added and
   when a tree is loaded, so no crash loses it (runtime/people/releasing.py). Who is slower finds nothing to do.
+- An allowance releases as many calls as it has uses left, the oldest first; each spends one.
 - The event names the person who made the rule, the rule, and the approval whose decision it was.
 - Pure: these are functions of a view.
 """
@@ -21,14 +22,16 @@ from typing import NamedTuple
 from supervisor.core import events as e
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.calls.content import CallContent, content_of_approval, content_of_request
-from supervisor.core.calls.rules import Rule, is_about, policy_of
+from supervisor.core.calls.rules import Rule, is_about, rules_that_say
 from supervisor.core.sessions.state import Rulebook, SessionState
 from supervisor.core.values import Approval, HasPassed
-from supervisor.runtime.journal.view import View
+from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.allowances import holds, uses_of
 from supervisor.runtime.plans.decisions import ids_of
 from supervisor.runtime.plans.rules import Ruling, Settle, book
 
-Released = tuple[SessionState, e.ApprovalDecided]
+Released = tuple[SessionState, e.ApprovalDecided, tuple[Entry, ...]]
+"""The session, its event, and the uses of an allowance that it takes."""
 MayDecide = Callable[[str, Approval], bool]
 """Whether a person may decide an approval once."""
 
@@ -75,7 +78,7 @@ def covered(said: Made, approvals: Iterable[Approval]) -> list[Approval]:
         and said.is_later_than(each)
         and is_about(rule, each.tool, each.claims)
         and isinstance(each.arguments, dict)
-        and _says(said.rules, content_of_approval(each), each.root_session)
+        and _say(said.rules, content_of_approval(each), each.root_session)
     ]
 
 
@@ -90,10 +93,11 @@ def released(
     may: MayDecide,
     settle: Settle,
     ours: Callable[[], Collection[str]],
+    planned: dict[str, int] | None = None,
 ) -> Iterator[Released]:
-    """Yield what a rule decides of these pending calls: the session, and the event. It names the person whose decision
-    made the rule, and its approval. `settle` and `ours`: as in Ruling.of_call."""
-    rule = said.rule
+    """Yield what a rule decides of these pending calls. The event names the person whose decision made the rule, and
+    its approval. `settle` and `ours`: as in Ruling.of_call. `planned`: the uses that the same plan has spent."""
+    rule, planned = said.rule, {} if planned is None else planned
     for each in covered(said, approvals):
         state = view.find_session(each.session)
         record = None if state is None else state.operations.get(each.operation)
@@ -106,10 +110,13 @@ def released(
             continue
         facts = state.facts
         content = content_of_request(request, facts.cwd)
-        ruled = ruling.of_call(view, facts, content, settle=settle, ours=ours, more=said.rules)
-        is_meant = _says(said.rules, content, facts.root)
-        if ruled is None or ruled[0] != rule.kind or not is_meant or not may(said.by, each):
+        holding = tuple(one for one in said.rules if holds(view, one, now, planned))
+        ruled = ruling.of_call(view, facts, content, now, settle=settle, ours=ours, more=holding)
+        deciding = _say(holding, content, facts.root)
+        if ruled is None or ruled[0] != rule.kind or not deciding or not may(said.by, each):
             continue
+        for one in deciding:
+            planned[str(one.id)] = planned.get(str(one.id), 0) + 1
         yield (
             state,
             e.ApprovalDecided(
@@ -123,15 +130,18 @@ def released(
                 rule=rule.id,
                 rules=ids_of(said.rules),
                 reason=rule.reason,
+                uses=rule.uses,
+                until=rule.until,
                 through=said.approval or None,
             ),
+            tuple(uses_of(deciding, each.session, each.operation, now)),
         )
 
 
-def _says(rules: tuple[Rule, ...], content: CallContent, root: str) -> bool:
-    """Return whether the rules of a decision, by themselves, say what happens to a call."""
-    said = policy_of(rules, content, root_session=root)
-    return said is not None and said[0] == rules[0].kind
+def _say(rules: tuple[Rule, ...], content: CallContent, root: str) -> tuple[Rule, ...]:
+    """Return those rules of a decision that, by themselves, say what happens to a call; none if they do not."""
+    said = rules_that_say(rules, content, root_session=root)
+    return () if said is None or said[0] != rules[0].kind else said[1]
 
 
 def _others(found: Rulebook, name: str, event: e.RuleAdded) -> tuple[Rule, ...]:

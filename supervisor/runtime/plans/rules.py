@@ -32,7 +32,7 @@ from supervisor.core.calls.rules import (
     named_edits,
     named_paths,
     patterns_of,
-    policy_of,
+    rules_that_say,
     why_asked,
 )
 from supervisor.core.encoding import printable_text
@@ -41,9 +41,12 @@ from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
 from supervisor.core.values import Approval, Approve, Deny, Option, Policy
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.allowances import check_countable, in_order, used
 
 Settle = Callable[[Iterable[str]], Mapping[str, str]]
 """Says where paths lead."""
+Ruled = tuple[Policy, tuple[Rule, ...]]
+"""What the rules say of a call, and those that decided: several where a list of commands is allowed."""
 
 
 class Ruling:
@@ -52,6 +55,7 @@ class Ruling:
 
     def __init__(self, from_code: Iterable[Rule] = ()) -> None:
         self.from_code = tuple(from_code)
+        check_countable(self.from_code)
         self.shared: tuple[Rule, ...] = ()
         """Rules that are kept elsewhere, as they were read last."""
 
@@ -60,37 +64,48 @@ class Ruling:
         view: View,
         facts: e.SessionCreated,
         content: CallContent,
+        now: datetime,
         *,
         settle: Settle = lambda paths: {},
         ours: Callable[[], Collection[str]] = tuple,
         more: tuple[Rule, ...] = (),
+        kept: Collection[str] = (),
         is_former: bool = False,
-    ) -> tuple[Policy, Rule] | None:
-        """Return the policy that the rules give a call, and the rule it is from; None if the tool's own policy decides.
+    ) -> Ruled | None:
+        """Return the policy that the rules give a call, and the rules it is from; None if the tool's own policy
+        decides.
 
-        `settle` says where paths lead, `ours` which files are ours. `is_former`: see `policy_of`. `more`: further
-        rules. The arguments are decoded only if a rule may be about the call.
+        `settle` says where paths lead, `ours` which files are ours. `is_former`: see `rules_that_say`. `more`: further
+        rules. `kept`: the allowances that its request has used. The arguments are decoded only if a rule may be about
+        the call.
         """
-        rules = (*self.about(view, facts, content), *more)
+        rules = (*in_order(view, self.about(view, facts, content), now, kept)[0], *more)
         if not rules:
             return None
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
-        return policy_of(rules, content, root_session=facts.root, settled=settled, ours=ours(), is_former=is_former)
+        root = facts.root
+        return rules_that_say(rules, content, root_session=root, settled=settled, ours=ours(), is_former=is_former)
 
     def why(
         self,
-        ruled: tuple[Policy, Rule] | None,
+        ruled: Ruled | None,
         view: View,
         facts: e.SessionCreated,
         content: CallContent,
         own: Iterable[Rule],
+        now: datetime,
     ) -> str:
         """Return why a person is asked about a call, of which `ruled` was said. `own`: the rules that its agent
         declares."""
         not_counted = own if facts.parent is not None else ()
-        about = self.about(view, facts, content)
-        return why_asked(ruled, about, content, root_session=facts.root, not_counted=not_counted)
+        about, ended = in_order(view, self.about(view, facts, content), now)
+        if ruled is None and ended:
+            without_end = rules_that_say((*about, *ended), content, root_session=facts.root) or ("ask", ())
+            if spent := [rule for rule in without_end[1] if rule in ended]:
+                return f"{spent[-1]} has ended: " + ("its time is over" if spent[-1].uses is None else "it is used up")
+        decided = None if ruled is None else first_of(ruled)
+        return why_asked(decided, about, content, root_session=facts.root, not_counted=not_counted)
 
     def about(self, view: View, facts: e.SessionCreated, content: CallContent) -> tuple[Rule, ...]:
         """Return the rules that are about a call."""
@@ -110,6 +125,11 @@ class Ruling:
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""
         return [*self.from_code, *book(view).standing.values()]
+
+
+def first_of(ruled: Ruled) -> tuple[Policy, Rule]:
+    """Return what the rules say of a call, and the first of those that decided."""
+    return ruled[0], ruled[1][0]
 
 
 def why_not_begun(
@@ -156,6 +176,12 @@ def rule_added(
         yield RULES, e.RuleAdded(at=now, rule=same or rule, by=by, approval=approval, after=after)
 
 
+def find_unused(view: View, rule: Rule, by: str) -> Rule | None:
+    """Return the same allowance, if the same person has added it and no call has used it: a request may come twice."""
+    counted = book(view).find_counted(rule)
+    return next((each for each in counted if (each.by, each.approval) == (by, None) and not used(view, each)), None)
+
+
 def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[list[Entry], Rule]:
     """Return the entries that revoke a rule, and that rule. Raises NotFound."""
     if (found := book(view).standing.get(rule)) is None:
@@ -176,7 +202,18 @@ def granted(approval: Approval, decision: Approve) -> tuple[Rule, ...]:
     pattern, session = _chosen(approval, decision, approval.options, "was not offered", "approved")
     return tuple(
         # a person has read it, and its further options are known to be harmless
-        checked_rule(make_rule("allow", approval.tool, each, "decision", session, unreviewed=is_meant(each, approval)))
+        checked_rule(
+            make_rule(
+                "allow",
+                approval.tool,
+                each,
+                "decision",
+                session,
+                unreviewed=is_meant(each, approval),
+                uses=decision.uses,
+                until=decision.until,
+            )
+        )
         for each in patterns_of(pattern)
     )
 

@@ -186,7 +186,7 @@ class Lists:
     def entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = None
     ) -> Pieces[Page[JournalEntry]]:
-        self._reader.get_row(session)
+        self._reader.latest_run(session)  # raises for one that does not exist
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
         merge = Merge(self._reader, position, self._store.last_position(), None if limit is None else limit + 1)
         found = yield from (merge.tree(session) if tree else merge.session(session))

@@ -96,7 +96,7 @@ class Reader:
     def latest_run(self, session: str) -> int:
         """Return the number of a session's latest run. Raises NotFound."""
         live = self._runner.journal.states.get(session)
-        if live is not None:
+        if live is not None and live.runs:  # a journal of the store itself has none
             return live.runs
         if (found := self.store.latest_run(session)) is None:
             raise self._no_session(session)

@@ -21,6 +21,7 @@ from supervisor.core.text.masks import hide
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import AgentView, Approval, JobView, Message, SessionView
 from supervisor.runtime.lifecycle.runner import Raised, Runner
+from supervisor.runtime.plans.allowances import listed
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.counting import Counting
@@ -125,7 +126,12 @@ class LocalReads(StoreSupervisor):
         await checkpoint()
         self._runner.journal.catch_up()
         view = self._runner.journal.look()  # a commit that is not live yet comes after its position
-        return self._lists.whole(map(masked_rule, self._runner.rules.find(view)), view.position)
+        found, now = list[Rule](), self._runner.clock.now()
+        for rule in self._runner.rules.find(view):
+            if rule.uses is not None and rule.session is not None:
+                await checkpoint()  # the journal of its session is read, if that is not in memory
+            found.append(masked_rule(listed(self._runner.journal.look(), rule, now)))
+        return self._lists.whole(found, view.position)
 
     async def find_schedules(self) -> Page[ScheduleView]:
         from supervisor.runtime.plans.schedules import timetable  # few programs need them

@@ -7,7 +7,8 @@ Rules
   for that, not the index.
 - All these conditions are checked again inside the transaction that removes the tree. So the search for trees need not
   be of one instant: it stops after every STEP sessions, and after each tree.
-- Rules that decisions made are in a journal of their own, and stay.
+- Rules that decisions made are in a journal of their own, and stay. So do the ids of what triggers have begun
+  (plans/deliveries.py).
 - Logs of background jobs are removed after the commit that removed their session. So are logs that an earlier prune
   left, because it was killed in between.
 """
@@ -24,6 +25,7 @@ from supervisor.core.rows import SessionRow
 from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.deliveries import delivery_pruned
 from supervisor.seam.store import Store
 from supervisor.system.threads import in_thread
 
@@ -70,9 +72,11 @@ class Pruning:
             names = {row.id for row in rows}
             if isinstance(found, PrunableTree) and any(row.session in names for row in view.rows):
                 found = KeptTree(session=root, reason="was written to just now")
-            if isinstance(found, PrunableTree):
-                view.remove(root)
-            return [], found
+            if not isinstance(found, PrunableTree):
+                return [], found
+            kept = [*delivery_pruned(view, root, self._runner.clock.now())]
+            view.remove(root)
+            return kept, found
 
         return await self._runner.journal.append_with_answer(plan)
 

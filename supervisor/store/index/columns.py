@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from supervisor.core.approvals.state import EVIDENCE, VOTE, ApprovalState, evidence_in
+from supervisor.core.approvals.state import EVIDENCE, VOTE, ApprovalState
 from supervisor.core.events import decode_event
 from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.usage import DECIMALS, NOTHING, Spent
@@ -128,8 +128,7 @@ def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
     approval, session, position, head, created, asked, shown, reminder = row if is_pending else row[:_PENDING]
     found = as_asked(approval, session, position, prefixes.path(head, created), created, asked)
     if shown is not None or reminder is not None:
-        names = _names(shown)
-        found = as_shown(found, names, reminder, map(prefixes.entry_at, evidence_in(names)))
+        found = as_shown(found, _names(shown), reminder, prefixes.entry_at)
     if is_pending:
         return found
     status, end_head, end = row[_PENDING:_ENDED]

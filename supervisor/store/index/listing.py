@@ -9,7 +9,7 @@ Rules
 - Secrets are masked here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeVar
@@ -18,15 +18,15 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.core import events as e
-from supervisor.core.approvals.state import PENDING, channels_of, votes_of
+from supervisor.core.approvals.state import PENDING, read_names
 from supervisor.core.budgets import KEY
-from supervisor.core.calls.rules import offer
+from supervisor.core.calls.rules import allowances, offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
-from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, unchanged
+from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, Urgency, unchanged
 from supervisor.store.index.projection import SessionEntry
 
 T = TypeVar("T")
@@ -84,11 +84,14 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     why: str = ""
     note: str = ""
     because: str = ""
+    urgency: Urgency | None = None
     question: str | None = None
     choices: tuple[str, ...] | None = None
     schema: dict[str, Any] | None = None
     parameters: msgspec.Raw = JSON_NULL
     preview: float | None = None
+    uses: int = 0
+    minutes: int = 0
 
 
 class _Evidence(msgspec.Struct, frozen=True, gc=False):
@@ -206,18 +209,15 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
         found = replace(found, requester_roles=facts.requester_roles)
     if asked.command is not None or asked.claims or not asked.editable:
         found = replace(found, command=asked.command, claims=asked.claims, editable=asked.editable)
-    if asked.defaults or asked.why or asked.because:
-        words = {"why": hide(asked.why), "note": asked.note, "because": hide(asked.because)}
-        found = replace(found, defaults=asked.defaults, **words)
+    if asked.defaults or asked.why or asked.because or asked.urgency:
+        offered = allowances(asked.patterns, arguments, (asked.uses, asked.minutes))
+        found = replace(found, defaults=asked.defaults, urgency=asked.urgency, allowances=offered)
+        found = replace(found, why=asked.why, note=asked.note, because=asked.because)
     if asked.default_values is not None:
         found = replace(found, default_values=asked.default_values)
     if asked.question is not None:
-        more = {
-            "question": hide(asked.question),
-            "choices": asked.choices and tuple(hide(asked.choices)),
-            "schema": asked.schema,
-        }
-        found = replace(found, kind="question", editable=False, **more)
+        found = replace(found, kind="question", editable=False, question=asked.question)
+        found = replace(found, choices=asked.choices, schema=asked.schema)
     elif asked.schema is not None:
         found = replace(found, arguments_schema=asked.schema)
     if asked.parameters is not JSON_NULL and asked.parameters != JSON_NULL:  # almost all have the default
@@ -226,13 +226,17 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
 
 
 def _without_credentials(approval: Approval) -> Approval:
-    """Return an approval with the credentials in its arguments masked. A pattern with one is not offered."""
+    """Return an approval with the credentials in its words and arguments masked. A pattern with one is not offered."""
+    words = {"why": hide(approval.why), "because": hide(approval.because), "question": hide(approval.question)}
+    approval = replace(approval, choices=approval.choices and tuple(hide(approval.choices)), **words)
     given = approval.arguments
     if not isinstance(given, dict):
         return replace(approval, arguments=hide(given))
     names = tuple(name for name, value in given.items() if hides(value))
     options = tuple(each for each in approval.options if not hides(each.pattern))
-    return replace(approval, arguments=hide(given), masked=names, options=options) if names else approval
+    offered = tuple(each for each in approval.allowances if not hides(each.pattern))
+    shown = {"arguments": hide(given), "masked": names, "options": options, "allowances": offered}
+    return replace(approval, **shown) if names else approval
 
 
 @lru_cache(256)
@@ -243,13 +247,14 @@ def _read_schema(schema: bytes) -> dict[str, Any] | None:
 
 
 def as_shown(
-    asked: Approval, shown: tuple[str, ...], reminder: bytes | None, evidence: Iterable[bytes] = ()
+    asked: Approval, shown: tuple[str, ...], reminder: bytes | None, entry_at: Callable[[int], bytes]
 ) -> Approval:
     """Add the channels that show it, its votes, its evidence, and the last reminder, whose body may be without its
-    shared prefix. `shown`: names of cards and votes."""
-    found = replace(asked, shown=channels_of(shown), votes=votes_of(shown))
-    if taken := tuple(_evidence(body) for body in evidence):
-        found = replace(found, evidence=taken)
+    shared prefix. `shown`: names of cards, votes and evidence. `entry_at`: returns the entry at a position."""
+    named = read_names(shown)
+    found = replace(asked, shown=named.channels, votes=named.votes)
+    if named.evidence:
+        found = replace(found, evidence=tuple(_evidence(entry_at(position)) for position in named.evidence))
     if reminder is None:
         return found
     if (said := _read(_read_reminder, reminder)) is None:
@@ -292,8 +297,8 @@ def as_ended(asked: Approval, status: str, end: bytes) -> Approval:
         made = said.ended
         scope = None if said.decision == "deny" and made.scope == "once" else made.scope
         found = replace(found, scope=scope, pattern=hide(made.pattern), rule=made.rule, through=made.through)
-        if made.rules:
-            found = replace(found, rules=made.rules)
+        if made.rules or made.uses or made.until:
+            found = replace(found, rules=made.rules, uses=made.uses, until=made.until)
     return found
 
 

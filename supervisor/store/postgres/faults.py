@@ -12,8 +12,15 @@ from typing import Final
 import psycopg
 
 from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreRefused, StoreUnreadable
+from supervisor.seam.store import StoreAway
 
 _DAMAGED: Final = ("XX001", "XX002")
+_REFUSED: Final = (
+    ("unsupported startup parameter", "a pooler is in between (PgBouncer): name the server itself"),
+    ("unrecognized configuration parameter", "version 13 or later of PostgreSQL is needed, and no pooler in between"),
+    ("session is read-only", "it is a standby, which lags, or its sessions only read: name the primary"),
+)
+"""What a pooler, an older server, and libpq itself, answer to the connection that we ask for."""
 
 
 def explain(error: psycopg.Error, name: str) -> StoreError:
@@ -35,7 +42,14 @@ def explain_reading(error: psycopg.Error, name: str) -> Exception:
 
 
 def explain_opening(error: psycopg.Error, name: str) -> StoreError:
-    return StoreUnreadable(f"{name} cannot be opened: {str(error).strip()}; nothing was begun")
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return StoreUnreadable(
+            f"{name} cannot be opened now: another process upgrades it, or reads its tables, as a backup does; nothing "
+            "was begun. Try again when that has ended"
+        )
+    said = str(error).strip()
+    why = next((f"{why} ({said})" for text, why in _REFUSED if text in said), None)
+    return StoreUnreadable(f"{name} cannot be opened: {said if why is None else why}; nothing was begun")
 
 
 def misused(error: Exception, name: str) -> InvalidInput:
@@ -46,8 +60,8 @@ def closed(name: str) -> StoreDied:
     return StoreDied(f"{name} is closed. Open it again to go on from what is there")
 
 
-def away(name: str) -> StoreRefused:
-    return StoreRefused(f"{name} does not answer. Nothing is lost: try again when it is back")
+def away(name: str) -> StoreAway:
+    return StoreAway(f"{name} does not answer. Nothing is lost: try again when it is back")
 
 
 def gone(name: str) -> StoreDied:

@@ -9,6 +9,7 @@ So a process that was stopped for longer than its lease, or cut off, never write
 Rules
 - The lease is only about when a tree may be taken; that no two write, the fence alone ensures.
 - A beat needs no sync: after a crash of the server the lease begins again.
+- A process of this machine that has ended is dead at once, whatever its lease says.
 - The beat's connection holds an advisory lock. It is free as soon as the server knows that the process has ended, so
   the trees of a killed process are taken after 3 s, and those of a stopped or unreachable one after 10 s.
 """
@@ -28,7 +29,7 @@ from supervisor.core.rows import Owner, Process
 from supervisor.store.index import columns
 from supervisor.store.postgres.server import Address, Connection, Line
 from supervisor.system.inside import OURS, STARTED_BY, itself
-from supervisor.system.machine import MACHINE
+from supervisor.system.machine import MACHINE, NAMESPACE, has_ended
 
 BEAT: Final = 1.0
 _decode_processes: Final = msgspec.json.Decoder(tuple[Process, ...]).decode
@@ -98,14 +99,24 @@ class OwnedTrees:
         """The id under which this process may be declared dead; None as long as it has owned nothing."""
         return self.mine.id if self.mine is not None and self._heart is not None else None
 
-    def claim(self, root: str) -> Owner | None:
-        found = self._read("owner_of_tree", root, writing=True)
-        former, lives = (_owner(found[0][:6]), found[0][6]) if found else (None, False)
-        if former is not None and self.mine is not None and former.id == self.mine.id:
-            self._claimed.add(root)
-            return None
-        if former is not None and lives and former.id not in self._buried:
-            return former
+    def claim(self, roots: Sequence[str]) -> dict[str, Owner]:
+        """Take those of these trees that no other living process has, and return the owners of the others."""
+        found = self._read("former_owners", msgspec.json.encode(list(roots)).decode(), writing=True)
+        former = {root: (_owner(tuple(row)), row[6] and not _is_known_dead(tuple(row))) for root, *row in found}
+        mine = None if self.mine is None else self.mine.id
+        others = {
+            root: owner
+            for root, (owner, lives) in former.items()
+            if owner.id != mine and lives and owner.id not in self._buried
+        }
+        kept = [root for root, (owner, _) in former.items() if owner.id == mine]
+        free = [root for root in roots if root not in others and root not in kept]
+        if free:
+            self._take(free, {former[root][0].id for root in free if root in former})
+        self._claimed.update(kept)
+        return others
+
+    def _take(self, roots: Sequence[str], former: set[str]) -> None:
         is_first = self._heart is None and not self._claimed
         if self.mine is None:
             me = itself()
@@ -116,15 +127,15 @@ class OwnedTrees:
         mine = self.mine
         if is_first:
             started_by = msgspec.json.encode(mine.started_by).decode()
-            self._change("add_owner", [(*columns.owner_columns(mine), started_by, mine.machine, self._presence)])
-        if former is not None and former.id not in self._buried:
-            self._change("bury", [(former.id,)])
-            self._buried.add(former.id)
-        self._change("own", [(root, mine.id)])
-        if former is not None or is_first:
+            where = f"{mine.machine} {NAMESPACE}"
+            self._change("add_owner", [(*columns.owner_columns(mine), started_by, where, self._presence)])
+        if dead := sorted(former - self._buried):
+            self._change("bury", [(owner,) for owner in dead])
+            self._buried.update(dead)
+        self._change("own", [(msgspec.json.encode(list(roots)).decode(), mine.id)])
+        if former or is_first:
             self._change("clear_owners", [(mine.id,)])
-        self._claimed.add(root)
-        return None
+        self._claimed.update(roots)
 
     def remove(self, root: str) -> None:
         self._claimed.discard(root)
@@ -173,19 +184,25 @@ class OwnedTrees:
 
     def owner_of(self, root: str) -> Owner | None:
         found = self._read("owner_of_tree", root)
-        return _owner(found[0][:6]) if found and found[0][6] else None
+        return _owner(found[0]) if found and found[0][6] and not _is_known_dead(found[0]) else None
 
     def owners_of(self, roots: Sequence[str]) -> dict[str, Owner]:
         found = self._read("owners_of_trees", msgspec.json.encode(list(roots)).decode())
-        return {root: _owner(tuple(row)) for root, *row in found}
+        return {root: _owner(row) for root, *row in found if not _is_known_dead(row)}
 
     def owners(self) -> list[Owner]:
-        return [_owner(row) for row in self._read("owners")]
+        return [_owner(row) for row in self._read("owners") if not _is_known_dead(row)]
 
 
-def _owner(row: columns.Columns) -> Owner:
-    owner = columns.owner(row[:4])
-    return msgspec.structs.replace(owner, started_by=_decode_processes(row[4]), machine=row[5])
+def _owner(row: Sequence[Any]) -> Owner:
+    owner = columns.owner(tuple(row[:4]))
+    return msgspec.structs.replace(owner, started_by=_decode_processes(row[4]), machine=row[5].partition(" ")[0])
+
+
+def _is_known_dead(row: Sequence[Any]) -> bool:
+    """Whether an owner was a process of this machine that has ended, although its lease goes on for some seconds."""
+    machine, _, namespace = row[5].partition(" ")
+    return machine == MACHINE and has_ended(row[2], namespace)
 
 
 def _now() -> datetime:

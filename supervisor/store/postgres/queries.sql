@@ -1,5 +1,22 @@
 -- The queries of the PostgreSQL store; names and columns are those of store/sqlite/queries.sql.
 
+-- door: one process at a time comes in, or upgrades the store; until the end of its transaction
+SELECT pg_advisory_xact_lock(hashtextextended('supervisor ' || $1, 0));
+
+-- room: held by each connection to an open store
+SELECT pg_advisory_lock_shared(hashtextextended('supervisor ' || $1, 2));
+
+-- whole_room: whether no other connection has the store open; none comes in until the end of the transaction
+SELECT pg_try_advisory_xact_lock(hashtextextended('supervisor ' || $1, 2));
+
+-- inside: the processes that have the store open
+SELECT DISTINCT coalesce(nullif(split_part(a.application_name, ' ', 3), ''), 'a process of ' || a.usename)
+  FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('supervisor ' || $1, 2)
+ ORDER BY 1;
+
 -- begin: wait for nothing
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 
@@ -28,7 +45,8 @@ SELECT token FROM commit WHERE number = $1;
 DELETE FROM commit WHERE number < $1;
 
 -- look: what has_changed asks
-SELECT s.last, s.commits, $1::text IS NULL OR EXISTS (SELECT 1 FROM owner WHERE id = $1 AND beat IS NOT NULL)
+SELECT s.last, $1::text IS NULL OR EXISTS (SELECT 1 FROM owner WHERE id = $1 AND beat IS NOT NULL),
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
   FROM store AS s;
 
 -- meta: facts about the store itself
@@ -130,10 +148,16 @@ SELECT s.runs, f.position, f.head, f.approval, f.body FROM event AS c JOIN sessi
 SELECT s.* FROM json_array_elements_text($1::json) WITH ORDINALITY AS k(value, key) JOIN event AS c ON c.id = k.value
   JOIN session_full AS s ON s.number = c.position ORDER BY k.key;
 
+-- sessions_open_in: the open sessions of some trees (OFFSET 0: tree after tree, never all sessions for each tree)
+SELECT s.* FROM json_array_elements_text($1::json) AS k(value) JOIN event AS r ON r.id = k.value
+  CROSS JOIN LATERAL (SELECT * FROM session_full WHERE root = r.position OFFSET 0) AS s
+ WHERE s.finished IS NULL ORDER BY s.number;
+
 -- sessions_blocked_in: blocked ones, tree after tree; those of the first tree after a position
 SELECT s.* FROM json_array_elements_text($1::json) WITH ORDINALITY AS k(value, key) JOIN event AS r ON r.id = k.value
-  JOIN session_full AS s ON s.root = r.position
- WHERE s.finished IS NULL AND substr(s.waiting_for, 1, 10) = '["blocked"' AND (k.key > 1 OR s.number > $2)
+  CROSS JOIN LATERAL (
+       SELECT * FROM session_full WHERE root = r.position AND finished IS NULL
+          AND substr(waiting_for, 1, 10) = '["blocked"' AND (k.key > 1 OR number > $2) OFFSET 0) AS s
  ORDER BY k.key, s.number;
 
 -- continued: where the journals of a tree's sessions go on after a position; of those that began before it
@@ -158,8 +182,9 @@ SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER
 -- approvals_pending_in: pending ones, tree after tree; those of the first tree after a position
 SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_body, a.shown, a.reminded_body
   FROM json_array_elements_text($1::json) WITH ORDINALITY AS k(value, key) JOIN event AS r ON r.id = k.value
-  JOIN approval_full AS a ON a.root = r.position
- WHERE a.status IS NULL AND (k.key > 1 OR a.asked > $2) ORDER BY k.key, a.asked;
+  CROSS JOIN LATERAL (
+       SELECT * FROM approval_full WHERE root = r.position AND status IS NULL AND (k.key > 1 OR asked > $2) OFFSET 0) AS a
+ ORDER BY k.key, a.asked;
 
 -- counts: sessions, open ones, pending approvals, blocked sessions; each from an index alone
 SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finished IS NULL),
@@ -170,10 +195,17 @@ SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM session WHERE finis
 SELECT o.id, o.host, o.pid, o.since, o.started_by, o.machine, EXISTS (SELECT 1 FROM living AS l WHERE l.id = o.id)
   FROM tree AS t JOIN owner AS o ON o.number = t.owner WHERE t.root = $1;
 
+-- former_owners: the processes that have, or had, some trees, and whether they live
+WITH alive AS MATERIALIZED (SELECT id FROM living)
+SELECT t.root, o.id, o.host, o.pid, o.since, o.started_by, o.machine, EXISTS (SELECT 1 FROM alive WHERE alive.id = o.id)
+  FROM json_array_elements_text($1::json) AS k(value) JOIN tree AS t ON t.root = k.value
+  JOIN owner AS o ON o.number = t.owner;
+
 -- owners_of_trees: the living owners of some trees
+WITH alive AS MATERIALIZED (SELECT * FROM living)
 SELECT t.root, o.id, o.host, o.pid, o.since, o.started_by, o.machine
   FROM json_array_elements_text($1::json) AS k(value) JOIN tree AS t ON t.root = k.value
-  JOIN living AS o ON o.number = t.owner;
+  JOIN alive AS o ON o.number = t.owner;
 
 -- owners: all living processes that have owned a tree
 SELECT id, host, pid, since, started_by, machine FROM living;
@@ -186,8 +218,9 @@ ON CONFLICT (id) DO NOTHING;
 -- bury: declare an owner dead, for ever
 UPDATE owner SET beat = NULL WHERE id = $1;
 
--- own: give a tree to an owner, whichever owner had it
-INSERT INTO tree (root, owner) SELECT $1, number FROM owner WHERE id = $2
+-- own: give trees to an owner, whichever owner had them
+INSERT INTO tree (root, owner) SELECT k.value, o.number FROM json_array_elements_text($1::json) AS k(value), owner AS o
+ WHERE o.id = $2
 ON CONFLICT (root) DO UPDATE SET owner = excluded.owner;
 
 -- clear_owners: remove the dead owners, but one, to which no tree refers
@@ -214,6 +247,25 @@ DELETE FROM session WHERE root = $1;
 
 -- remove_tree: remove its owner
 DELETE FROM tree WHERE root = $1;
+
+-- lines: those of a book after a number
+SELECT number, text FROM line WHERE book = $1 AND number > $2 ORDER BY number;
+
+-- line_lock: one process at a time adds lines of this store, so their numbers become visible in order
+SELECT pg_advisory_xact_lock(hashtextextended($1, 2));
+
+-- add_lines: add some to a book, in order
+INSERT INTO line (book, text)
+SELECT $1, value FROM json_array_elements_text($2::json) WITH ORDINALITY AS k(value, key) ORDER BY key;
+
+-- remove_lines: remove some from a book
+DELETE FROM line WHERE book = $1 AND text IN (SELECT json_array_elements_text($2::json));
+
+-- make_secret: keep a secret, unless there is one
+INSERT INTO secret (name, value) VALUES ('logins', $1) ON CONFLICT DO NOTHING;
+
+-- secret: the secret that signs logins
+SELECT value FROM secret WHERE name = 'logins';
 
 -- place_lock: one process at a time takes places of this store
 SELECT pg_advisory_xact_lock(hashtextextended($1, 1));

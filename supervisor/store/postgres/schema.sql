@@ -118,6 +118,23 @@ CREATE TABLE place (
     PRIMARY KEY (name, number)
 );
 
+-- Lines that are no entries of a journal: what was revoked, and which approvals each person was shown.
+CREATE TABLE line (
+    book   text COLLATE "C" NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    text   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (book, number)
+);
+
+-- The secret that signs logins. A role that may read every table, but not write the store, sees no row.
+CREATE TABLE secret (
+    name  text COLLATE "C" PRIMARY KEY,
+    value bytea NOT NULL
+);
+
+ALTER TABLE secret ENABLE ROW LEVEL SECURITY;
+CREATE POLICY of_writers ON secret USING (has_table_privilege('store'::regclass, 'UPDATE'));
+
 CREATE TABLE tree (
     root  text COLLATE "C" PRIMARY KEY,
     owner bigint NOT NULL

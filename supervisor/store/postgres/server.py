@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
@@ -22,7 +22,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from supervisor.core.errors import InvalidInput, StoreError, StoreUnreadable
 from supervisor.system.identity import HOST
-from supervisor.system.withheld import withhold, withhold_secret
+from supervisor.system.withheld import withhold_all, withhold_secret
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -52,17 +52,8 @@ CONNECTING: Final[dict[str, Any]] = {
 OLDEST: Final = 130000
 _ABOUT: Final = """
 SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_encoding'), current_setting('fsync'),
-       current_setting('idle_in_transaction_session_timeout'),
-       CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,
-       (SELECT system_identifier::text FROM pg_control_system()), current_setting('server_version_num')::int
+       current_setting('idle_in_transaction_session_timeout')
 """
-
-
-class Incarnation(NamedTuple):
-    """Which database cluster answers, and since which promotion of a standby."""
-
-    system: str
-    timeline: str
 
 
 class Address:
@@ -79,16 +70,15 @@ class Address:
             known = conninfo_to_dict(self.conninfo)
         except psycopg.Error:
             raise InvalidInput("a store is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME") from None
-        for variable in os.environ:  # who has them has the store, and decides (T4)
-            if variable.startswith("PG") or (variable == "SUPERVISOR_STORE" and os.environ[variable] == url):
-                withhold(variable)
-        withhold_secret(str(known.get("password") or ""))
+        withhold_all("PG")  # who has these variables has the store, and decides (T4)
+        for secret in (url, known.get("password"), known.get("sslpassword")):
+            withhold_secret(str(secret or ""))
         if "options" in known:
             raise InvalidInput("options= is set by this program: set what you need for the role (ALTER ROLE ... SET)")
         where = f"{known.get('host', '')}{':' + str(known['port']) if 'port' in known else ''}"
         self.name = f"postgresql://{where}/{known.get('dbname', '')}?schema={self.schema}"
 
-    def connect(self, what: str) -> tuple[Connection, Incarnation]:
+    def connect(self, what: str) -> Connection:
         """Raises psycopg.OperationalError, and StoreUnreadable for a server that cannot keep a store."""
         settings = {**SETTINGS, "search_path": self.schema}
         connection: Connection = psycopg.connect(
@@ -96,30 +86,36 @@ class Address:
             autocommit=True,
             cursor_factory=psycopg.RawCursor,
             prepare_threshold=2,
-            application_name=f"supervisor {what} {HOST}:{os.getpid()}"[:63],
+            application_name=f"supervisor {what} {HOST[:40]}:{os.getpid()}",
             options=" ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items()),
             **CONNECTING,
         )
         try:
-            connection.adapters.register_dumper(int, Int8Dumper)
-            found = connection.execute(_ABOUT).fetchone()
-            assert found is not None
-            pid, is_standby, encoding, fsync, timeout, timeline, system, version = found
-            why = (
-                f"its version is {version // 10000}, and {OLDEST // 10000} or later is needed" if version < OLDEST
-                else "a pooler is in between (PgBouncer): name the server itself" if pid != connection.info.backend_pid
-                else "something in between drops the settings of a session" if timeout != "10s"
-                else "it is a standby, which lags: name the primary" if is_standby
-                else f"its encoding is {encoding}: make the database with ENCODING 'UTF8'" if encoding != "UTF8"
-                else "its fsync is off, so that it may lose commits" if fsync != "on"
-                else None
-            )  # fmt: skip
-            if why is not None:
+            if (why := _why_not(connection)) is not None:
                 raise StoreUnreadable(f"{self.name} cannot keep a store: {why}")
+            connection.adapters.register_dumper(int, Int8Dumper)
         except BaseException:
             connection.close()
             raise
-        return connection, Incarnation(system, timeline)
+        return connection
+
+
+def _why_not(connection: Connection) -> str | None:
+    """Return the reason why a server cannot keep a store; None if it can."""
+    version = connection.info.server_version
+    if version < OLDEST:
+        return f"its version is {version // 10000}, and {OLDEST // 10000} or later is needed"
+    found = connection.execute(_ABOUT).fetchone()
+    assert found is not None
+    pid, is_standby, encoding, fsync, timeout = found
+    return (
+        "a pooler is in between (PgBouncer): name the server itself" if pid != connection.info.backend_pid
+        else "something in between drops the settings of a session" if timeout != "10s"
+        else "it is a standby, which lags: name the primary" if is_standby
+        else f"its encoding is {encoding}: make the database with ENCODING 'UTF8'" if encoding != "UTF8"
+        else "its fsync is off, so that it may lose commits" if fsync != "on"
+        else None
+    )  # fmt: skip
 
 
 def is_lost(error: BaseException, connection: Connection | None) -> bool:
@@ -139,7 +135,7 @@ def is_lost(error: BaseException, connection: Connection | None) -> bool:
 class Line:
     """One connection that is made again when it breaks. One thread at a time uses it."""
 
-    def __init__(self, address: Address, what: str, prepare: Callable[[Connection], None] | None = None) -> None:
+    def __init__(self, address: Address, what: str, prepare: Callable[[Connection], None]) -> None:
         self._address = address
         self._what = what
         self._prepare = prepare
@@ -147,30 +143,29 @@ class Line:
         self._came = threading.Event()
         self._connecting: threading.Thread | None = None
         self._is_closed = False
-        self.incarnation = Incarnation("", "")
         self.refused: StoreError | None = None
         self.down_since: float | None = None
 
     def open(self) -> None:
         """Connect at once. Raises psycopg.Error, StoreUnreadable."""
         self._is_closed = False
-        self._connection, self.incarnation = self._address.connect(self._what)
-        if self._prepare is not None:
-            self._prepare(self._connection)
+        self._connection = self._connect()
         self._came.set()
 
     def get(self, wait: float = 0.0) -> Connection | None:
-        """Return the connection; None while there is none, at most so many seconds later."""
+        """Return the connection; None while there is none, at most so many seconds later. `refused` may say why."""
         if self._is_closed:
             return None
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        if (connection := self._connection) is not None and not connection.closed:
+            return connection
         if self._connecting is None or not self._connecting.is_alive():
             self._came.clear()
             self.down_since = self.down_since or time.monotonic()
-            self._connecting = threading.Thread(target=self._connect, name=f"supervisor {self._what}", daemon=True)
+            self._connecting = threading.Thread(
+                target=self._connect_again, name=f"supervisor {self._what}", daemon=True
+            )
             self._connecting.start()
-        if wait and self._came.wait(wait):
+        if wait and self._came.wait(wait) and self.refused is None:
             return self._connection
         return None
 
@@ -186,16 +181,24 @@ class Line:
         self._is_closed = True
         self.drop()
 
-    def _connect(self) -> None:
+    def _connect(self) -> Connection:
+        connection = self._address.connect(self._what)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect_again(self) -> None:
         while not self._is_closed:
             try:
-                connection, self.incarnation = self._address.connect(self._what)
-                if self._prepare is not None:
-                    self._prepare(connection)
+                connection = self._connect()
             except psycopg.Error:
                 time.sleep(0.1)
             except StoreError as error:  # the server is another one than before
                 self.refused = error
+                self._came.set()
                 time.sleep(1.0)
             else:
                 self._connection, self.down_since, self.refused = connection, None, None

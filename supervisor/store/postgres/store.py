@@ -19,12 +19,13 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 import psycopg
+from platformdirs import user_state_path
 
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
@@ -39,6 +40,7 @@ from supervisor.store.index.listing import read_operation
 from supervisor.store.index.prefixes import SharedPrefixes
 from supervisor.store.index.projection import read_known_rows
 from supervisor.store.postgres import faults, schema
+from supervisor.store.postgres.books import LinesOfBook
 from supervisor.store.postgres.owners import Heart, OwnedTrees
 from supervisor.store.postgres.schema import QUERIES
 from supervisor.store.postgres.server import Address, Connection, Line, is_lost
@@ -51,6 +53,10 @@ _END: Final = 2**63 - 1
 _REMOVAL: Final = ("remove_approvals", "remove_events", "remove_spent", "remove_sessions")
 RIDE_SECONDS: Final = 10.0
 """Seconds for which a transaction or a read waits for a server that is away."""
+_SKEWED: Final = timedelta(seconds=0.1)
+"""By how much two clocks must differ: less is as much as measuring errs."""
+_TRUSTED: Final = timedelta(seconds=0.1)
+"""An answer that took longer says too little about the instant."""
 KEPT: Final = 10_000
 """Commits that can still be asked for."""
 DOWN_SECONDS: Final = 120.0
@@ -60,7 +66,7 @@ DOWN_SECONDS: Final = 120.0
 class PostgresStore(Store):
     """See Store. `create=False`: `open` raises NotFound if there is no store in the database."""
 
-    is_durable = True
+    is_durable = is_shared = True
     stopped_seconds: float = 10.0
     """Seconds after which a writer that sends no more of its transaction loses the lock."""
 
@@ -71,13 +77,15 @@ class PostgresStore(Store):
         self.name = self._address.name
         self.unreadable: dict[str, str] = {}
         self._create = create
-        self._writer = Line(self._address, "writer")
-        self._reader = Line(self._address, "reader")
+        self._writer = Line(self._address, "writer", self._come_in)
+        self._reader = Line(self._address, "reader", self._come_in)
         self._died: StoreError | None = None
-        self._is_open = self._in_transaction = self._in_instant = False
+        self._is_open = self._in_transaction = False
+        self._instant: int | None = None
         self.generation = -1
         self._commits = self._base = self._seen = self._last = self._written = 0
         self._token, self._backend = "", 0
+        self._skew = timedelta()
         self._operations: list[tuple[str, Sequence[Any]]] = []
         self._sent = 0
         self._index = Index(self._read, self._change)
@@ -89,26 +97,39 @@ class PostgresStore(Store):
     def _make_heart(self, owner: str, presence: int) -> Heart:
         return Heart(self._address, owner, presence, QUERIES["beat"])
 
+    def _come_in(self, connection: Connection) -> None:
+        """Raises StoreUnreadable if the store was upgraded or replaced since it was opened."""
+        is_first = not self._is_open
+        found = schema.come_in(connection, self._address.schema, self.name, create=self._create and is_first)
+        if not is_first and found != self.id:
+            raise StoreUnreadable(f"{self.name} is another store than the one that was opened. Start the program again")
+        self.id = found
+
     def open(self) -> None:
+        is_inherited = self._process != THIS_PROCESS.pid
+        if self._is_open and self._died is None and not is_inherited:  # a daemon opens it to have its secret
+            return
         self._process = THIS_PROCESS.pid
-        try:
-            self._reader.open()
-            reader = self._reader.get()
-            assert reader is not None
-            schema.bring_up_to_date(reader, self._address.schema, self.name, create=self._create)
-            self._writer.open()
-        except psycopg.Error as error:
-            self.close()
-            raise faults.explain_opening(error, self.name) from error
-        except BaseException:
-            self.close()
-            raise
+        if (fault := self._connect()) is not None:
+            raise fault  # alone: psycopg's error has the password in an attribute
         self._is_open, self._in_transaction, self._died = True, False, None
         self.generation = self._commits = -1
         self._prefixes = SharedPrefixes(self._read, self._change)
-        self.id = str(self._read("meta", "id")[0][0])
+        self.local = str(user_state_path("subagent-supervisor", appauthor=False) / "stores" / self.id)
         self._last = self._seen = self.last_position()
         self.has_changed()
+
+    def _connect(self) -> StoreError | None:
+        try:
+            self._reader.open()
+            self._writer.open()
+        except psycopg.Error as error:
+            self.close()
+            return faults.explain_opening(error, self.name)
+        except BaseException:
+            self.close()
+            raise
+        return None
 
     def close(self) -> None:
         if THIS_PROCESS.pid != self._process:  # the connections are those of the other process
@@ -136,8 +157,7 @@ class PostgresStore(Store):
             raise self._die(why)
         connection = self._writer.get()
         if connection is None:
-            if self._writer.refused is not None:
-                raise self._die(StoreDied(str(self._writer.refused)))
+            self._check(self._writer)
             if self._writer.down_for() > DOWN_SECONDS:
                 raise self._die(faults.gone(self.name))
             return False
@@ -173,7 +193,7 @@ class PostgresStore(Store):
         if why is not None:
             self.rollback()
             raise self._die(why)
-        if format_ != schema.FORMAT:
+        if format_ != schema.newest():
             self.rollback()
             raise StoreUnreadable(f"{self.name} was upgraded by a newer program; restart with that program")
         if commits != self._commits:
@@ -337,17 +357,14 @@ class PostgresStore(Store):
 
     @contextmanager
     def one_instant(self) -> Iterator[None]:
-        connection = self._reader.get(wait=RIDE_SECONDS)
-        if connection is None:
-            raise faults.closed(self.name) if not self._is_open else faults.away(self.name)
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        self._in_instant = True
+        self._instant = self._ask(_begin_instant)
         try:
             yield
         finally:
-            self._in_instant = False
+            self._instant = None
             with suppress(psycopg.Error):
-                connection.execute("COMMIT")
+                if (connection := self._reader.get()) is not None:
+                    connection.execute("COMMIT")
 
     def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
         end = _END if to is None else to
@@ -372,17 +389,30 @@ class PostgresStore(Store):
         if (why := self._trees.what_happened()) is not None:
             raise self._die(why)
         if self._is_open and self._reader.get() is None:
+            self._check(self._reader)
             return False  # it is only asked again
+        before = datetime.now(UTC)
         try:
-            ((last, _, lives),) = self._read("look", self._trees.fenced)
+            ((last, lives, instant),) = self._read("look", self._trees.fenced)
         except StoreRefused:
             return False
+        self._set_clock(before, columns.from_micros(instant))
         if not lives:
             raise self._die(self._trees.declared_dead())
         if (why := self._what_was_lost(last)) is not None:
             raise self._die(why)
         known, self._last = self._last, max(self._last, last)
         return bool(last > known)
+
+    def skew(self) -> timedelta:
+        return self._skew
+
+    def _set_clock(self, before: datetime, instant: datetime) -> None:
+        """Compare the clock of this machine with an instant of the server, for which it was asked since `before`."""
+        trip = datetime.now(UTC) - before
+        found = instant - before - trip / 2
+        if trip < _TRUSTED and abs(found - self._skew) > _SKEWED:
+            self._skew = found if abs(found) > _SKEWED else timedelta()
 
     def get_session(self, session: str) -> SessionRow | None:
         return next(iter(self._read_as(columns.full_session, QUERIES["session"], session)), None)
@@ -504,7 +534,13 @@ class PostgresStore(Store):
         self._change("remove_tree", [(root,)])
 
     def claim(self, root: str) -> Owner | None:
-        return self._trees.claim(root)
+        return self._trees.claim([root]).get(root)
+
+    def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
+        return self._trees.claim(roots)
+
+    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
+        return self._read_as(columns.full_session, QUERIES["sessions_open_in"], _as_json(roots))
 
     def get_owner(self, root: str) -> Owner | None:
         return self._trees.owner_of(root)
@@ -517,6 +553,16 @@ class PostgresStore(Store):
 
     def owns(self, root: str) -> bool:
         return self._trees.owns(root)
+
+    def secret(self) -> bytes:
+        def ask(connection: Connection) -> list[Any]:
+            connection.execute(QUERIES["make_secret"], (secrets.token_bytes(32),))
+            return connection.execute(QUERIES["secret"]).fetchall()
+
+        return bytes(self._ask(ask)[0][0])
+
+    def book(self, name: str) -> LinesOfBook:
+        return LinesOfBook(name, self._address, self._ask)
 
     def take_place(self, limit: str, at_once: int) -> int | None:
         if (owner := self._trees.fenced) is None:
@@ -539,6 +585,11 @@ class PostgresStore(Store):
     def _numbers(self, sessions: Sequence[str]) -> dict[str, int]:
         return dict(self._read("numbers", _as_json(sessions), writing=True))
 
+    def _check(self, line: Line) -> None:
+        """Raise StoreDied if the server that answers now keeps no store, or another one than before."""
+        if self._is_open and line.refused is not None:
+            raise self._die(StoreDied(str(line.refused)))
+
     def _die(self, why: StoreDied) -> StoreDied:
         self._died = why
         return why
@@ -557,25 +608,24 @@ class PostgresStore(Store):
         return self._ask(lambda connection: connection.execute(QUERIES[query], parameters, binary=True).fetchall())
 
     def _ask(self, work: Callable[[Connection], R]) -> R:
-        """Read; if the connection breaks, once more over another one."""
+        """Read; if the connection breaks, again over another one."""
         if not self._is_open and self._reader.get() is None:
             raise faults.closed(self.name)
         self._refuse_copy()
-        for is_last in (False, True):
-            connection = self._reader.get(wait=RIDE_SECONDS)
-            if connection is None:
-                raise faults.away(self.name)
+        until, is_again = time.monotonic() + RIDE_SECONDS, False
+        while (connection := self._reader.get(wait=max(0.0, until - time.monotonic()))) is not None:
             try:
+                if is_again and self._instant is not None and _begin_instant(connection) != self._instant:
+                    raise faults.away(self.name)  # the instant of the other reads is over
                 return work(connection)
             except psycopg.Error as error:
-                if is_lost(error, connection):
-                    if is_last or self._in_instant:
-                        raise faults.away(self.name) from error
-                else:
+                if not is_lost(error, connection):
                     raise faults.explain_reading(error, self.name) from error
+                is_again = True
             except (UnicodeEncodeError, OverflowError) as error:
                 raise faults.misused(error, self.name) from error
-        raise AssertionError
+        self._check(self._reader)
+        raise faults.away(self.name)
 
     def _read_in_transaction(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
         """Read what the transaction has written so far. A connection that breaks here has committed nothing."""
@@ -633,6 +683,15 @@ class PostgresStore(Store):
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Gather a change; it is sent before the next read of the transaction, or with its COMMIT."""
         self._operations.append((query, rows))
+
+
+def _begin_instant(connection: Connection) -> int:
+    """Let all reads see the present until COMMIT. Return its number: no other present has the same one."""
+    with connection.pipeline():
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        found = connection.execute("SELECT commits FROM store")
+    (commits,) = found.fetchone() or (0,)
+    return int(commits)
 
 
 def _as_json(ids: Collection[str]) -> str:

@@ -106,7 +106,7 @@ class SqliteStore(Store):
         self._where = self.path
         self._copied: StoreRefused | None = None
         """Why a copy is read, and not the file (full_disk.py)."""
-        self.jobs_folder = f"{self.path}.jobs"
+        self.local = str(self.path)
         self.unreadable: dict[str, str] = {}
         self.mirrors: str | None = None
         """What this file may be a mirror of, for a program that fills it; every other program only reads a mirror."""

@@ -28,7 +28,7 @@ from temporalio.service import RPCError
 from supervisor.core import events as e
 from supervisor.core.approvals.state import Left
 from supervisor.core.errors import ServerError, ServerUnavailable
-from supervisor.core.events.asking import CardBegun, CardEvent, ReminderSent, target_of
+from supervisor.core.events.asking import CardBegun, CardEvent, ReminderEvent, target_of
 from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
@@ -127,7 +127,7 @@ class NamespaceCards(LocalCards):
                 await self._signal(key, note)
             await anyio.sleep(LOOK_SECONDS)
 
-    async def note(self, approval: Approval, event: CardEvent | ReminderSent) -> None:
+    async def note(self, approval: Approval, event: CardEvent | ReminderEvent) -> None:
         if (kind := _KINDS.get(type(event))) is not None and event.channel in self._claimed:
             try:
                 with server_errors(self._named, maybe_done=True):
@@ -180,7 +180,7 @@ class NamespaceCards(LocalCards):
         if target_of(event) not in self.find_left(approval):
             yield approval.session, event
 
-    def _note(self, kind: Any, event: CardEvent | ReminderSent) -> CardNote:
+    def _note(self, kind: Any, event: CardEvent | ReminderEvent) -> CardNote:
         said = {name: getattr(event, name) for name in CardNote.__struct_fields__ if hasattr(event, name)}
         return CardNote(kind=kind, by=self._me, **said)
 

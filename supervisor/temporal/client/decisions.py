@@ -25,8 +25,9 @@ from supervisor.core.approvals.state import DECISIONS
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import NotFound, ServerError, ServerUnavailable
 from supervisor.core.ids import new_session_id
-from supervisor.core.values import Approval, Decision, DecisionResult
+from supervisor.core.values import Approval, Approve, Decision, DecisionResult
 from supervisor.runtime.people.decide import check_decision, lost
+from supervisor.runtime.plans.allowances import check_end
 from supervisor.temporal.client.trees import SOON_ENOUGH, Trees
 from supervisor.temporal.connection import SOON, is_no_workflow, server_errors
 from supervisor.temporal.mirror.namespace import POLL_SECONDS
@@ -72,7 +73,9 @@ class Deciding:
         if isinstance(found, DecisionResult):
             return found
         check_decision(found, decision)
-        for rule in rules_for_all(found, decision):
+        if isinstance(decision, Approve):
+            check_end(decision.uses, decision.until, now, is_counted=False)
+        for rule in rules_for_all(found, decision, now):
             await self._trees.rules.check_room(rule)
         if found.expires_at is not None and found.expires_at <= now:
             return DecisionResult(kind="closed", approval=approval, status="expired")
@@ -215,12 +218,14 @@ def _mark_of(request: DecisionRequest) -> str:
 
 def _kind_of(first: DecisionRequest, request: DecisionRequest) -> Any:
     is_same = _mark_of(first) == _mark_of(request) and first.arguments == request.arguments
+    is_same = is_same and (first.until, first.minutes) == (request.until, request.minutes)
     return "already" if is_same else "conflict"
 
 
 def _result_of(ended: Any, request: DecisionRequest) -> DecisionResult:
     """Return the result of a decision that came late, by the memo of the tree (workflow/shown.py)."""
-    status, is_same = ended["status"], ended["same"] == _mark_of(request) and request.arguments is None
+    status, ends = ended["status"], (request.arguments, request.until, request.minutes)
+    is_same = ended["same"] == _mark_of(request) and ends == (None, None, None)
     return DecisionResult(
         kind="closed" if status in ("expired", "withdrawn") else "already" if is_same else "conflict",
         approval=request.approval,

@@ -48,6 +48,7 @@ from supervisor.runtime.chat import chat
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.batches import left_out
+from supervisor.runtime.plans.allowances import check_end
 from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
 from supervisor.seam import commands as c
@@ -241,6 +242,7 @@ class TemporalSupervisor(Supervisor):
                 "on Temporal a rule that is added decides nothing that waits: approve that by its ids, or by "
                 "`supervisor approve --session`"
             )
+        check_end(rule.uses, rule.until, datetime.now(UTC), is_counted=False)
         if rule.session is None:
             return await self._rules.add(rule, who, self.runner.environment.new_rule_id())
         root = await self.trees.find_root(rule.session)
@@ -409,7 +411,9 @@ class TemporalSupervisor(Supervisor):
         """Return the rules of the namespace, and those of all trees."""
         shared = await self._rules.find()
         await self.mirror.read_all()
-        return self._whole([*map(masked_rule, shared), *await self.near.find_rules()])
+        now = datetime.now(UTC)
+        told = (replace(masked_rule(rule), ended=not rule.has_time(now)) for rule in shared)
+        return self._whole([*told, *await self.near.find_rules()])
 
     async def find_agents(self) -> Page[AgentView]:
         """Return the agents of the worker that answers. Raises ServerUnavailable if none does."""

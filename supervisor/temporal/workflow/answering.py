@@ -175,7 +175,8 @@ class Answering:
         """Add the rules that a decision has made, if they are for all sessions. Return its result with the ids of those
         that stand."""
         found = self._store.get_approval(request.approval)
-        rules = () if found is None else rules_for_all(found, request.decision)
+        at = result.decided_at
+        rules = () if found is None or at is None else rules_for_all(found, request.decision, at)
         standing: list[str] = []
         for rule, made in zip(rules, result.rules or (result.rule,), strict=False):
             new = msgspec.structs.replace(rule, id=made, approval=request.approval)

@@ -5,7 +5,8 @@ Rules
   body runs any more.
 - So is that of a tree that is rescued from code that has changed: it parks in the new workflow until the workers have
   the new code.
-- A tree whose journal is too large to be carried stays, and tries again after as many events.
+- A tree whose journal is too large to be carried stays, and tries again after as many events. Before the server would
+  end its workflow, which leaves nothing, its runs end as abandoned, and say what to do.
 - A tree that ends leaves the same, next to its outcome, for a later workflow (turns.py).
 """
 
@@ -18,6 +19,7 @@ from temporalio import workflow
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import LimitExceeded
 from supervisor.core.values import Outcome
+from supervisor.runtime.attempt.host import StopReason
 from supervisor.system.logs import FactLog
 from supervisor.temporal.carry import pack
 from supervisor.temporal.wire import (
@@ -38,9 +40,12 @@ log = FactLog(__name__)
 UNWIND_SECONDS: Final = 5.0
 """Seconds for which agents may unwind before a tree moves to a new workflow."""
 TOO_LARGE: Final = (
-    "its journal is too large to go on in a new workflow: name a folder for large payloads for the client that starts "
-    "sessions (SUPERVISOR_TEMPORAL_PAYLOADS)"
+    "its journal is too large to go on in a new workflow: let the agent save its state (ctx.save), or name a folder "
+    "for large payloads for the client that starts sessions (SUPERVISOR_TEMPORAL_PAYLOADS)"
 )
+MOST_SHARES: Final = 8, 5
+"""How many times the events, and the bytes, after which a tree moves, one may have that cannot: 40,000 of the 51,200
+events that a server allows, and 40 of its 50 MiB."""
 
 
 class Move:
@@ -83,6 +88,7 @@ class Move:
             return False
         if not self._fits and not self._can_be_carried():
             self._stay()
+            self._end_before_server_does()
             return False
         if self.rescue is not None or share >= 2:
             attempts.is_draining = True
@@ -96,6 +102,7 @@ class Move:
         was measured."""
         if not self._can_be_carried():
             self._stay()
+            self._end_before_server_does()
             return False
         attempts = self._runner.attempts
         attempts.is_draining = True
@@ -158,6 +165,16 @@ class Move:
             attempts.note_change()
             for each in attempts.live.values():
                 each.wake(None)
+
+    def _end_before_server_does(self) -> None:
+        """End all runs of a tree that can stay no longer. A history in which former code let it stay has no mark."""
+        info, start = workflow.info(), self._start
+        events, size = info.get_current_history_length(), info.get_current_history_size()
+        most_events, most_bytes = MOST_SHARES
+        share = max(events / (most_events * start.continue_after), size / (most_bytes * start.continue_after_bytes))
+        if share >= 1 and workflow.patched(f"full at {events}"):
+            for each in [*self._runner.attempts.live.values()]:
+                each.stop(StopReason("abandoned", TOO_LARGE))
 
 
 def _fits(journal: str, start: Start) -> bool:

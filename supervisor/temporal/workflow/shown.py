@@ -56,7 +56,7 @@ class Shown:
 
 def end_of(ended: Approval) -> Any:
     """Return how an approval has ended, for a decision that comes later."""
-    same = "" if ended.edited else mark_of(ended.decision, ended.scope, ended.pattern, ended.answer)
+    same = "" if ended.edited or ended.until else mark_of(ended.decision, ended.scope, ended.pattern, ended.answer)
     at = None if ended.decided_at is None else ended.decided_at.isoformat()
     return {"id": ended.id, "status": ended.status, "by": ended.by, "at": at, "rule": ended.rule, "same": same}
 

@@ -74,15 +74,17 @@ async def test_a_place_that_cannot_be_opened_again_is_left(deed):
     assert await outcome(deed, chat, card) == {"renew": "lost", "retire": "again"}[deed]
 
 
+@pytest.mark.parametrize("adopt", [True, False])
 @pytest.mark.parametrize("meaning", [None, "out", "gone"])
-async def test_a_changed_conversation_takes_its_waiting_cards_along(meaning):
-    """R3: the card in the former conversation has no buttons, if the app can still reach it; one card is live."""
+async def test_a_changed_conversation_takes_its_waiting_cards_along(meaning, adopt):
+    """R3: the card in the former conversation has no buttons, if the app can still reach it; one card is live. It is so
+    where no process runs the tree, too."""
     bench, store = MemoryBench(), MemoryStore()
     for home in ("1", "2", "2"):
         if home == "2" and meaning is not None:
             bench.board.refuses["1"] = meaning
         chat = channel(bench, home)
-        async with open_supervisor(store, channels=[chat], people=EVE, adopt=True) as supervisor:
+        async with open_supervisor(store, channels=[chat], people=EVE, adopt=adopt) as supervisor:
             if home == "1":
                 await supervisor.start(deployer, "x", session="s")
             (card,) = await until(lambda home=home: [each for each in bench.cards() if each.card.startswith(home)])

@@ -32,6 +32,7 @@ class Person:
     def __init__(self, browser: Any, daemon: DaemonProcess, **options: Any) -> None:
         self.daemon = daemon
         self.complaints: list[str] = []
+        self.cdp: Any = None
         self.context = browser.new_context(base_url=daemon.url, **options)
         self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
@@ -50,6 +51,14 @@ class Person:
         found = place if text is None else place.filter(has_text=text)
         found.first.wait_for(state="visible")
         return found.first
+
+    def drawn(self) -> float:
+        """Return the processor's seconds that the page has taken for scripts, styles and layout."""
+        if self.cdp is None:
+            self.cdp = self.context.new_cdp_session(self.page)
+            self.cdp.send("Performance.enable", {"timeDomain": "threadTicks"})
+        found = {each["name"]: each["value"] for each in self.cdp.send("Performance.getMetrics")["metrics"]}
+        return sum(found[f"{what}Duration"] for what in ("Script", "RecalcStyle", "Layout"))
 
     def leave(self) -> None:
         self.context.close()

@@ -234,6 +234,31 @@ async def test_rules_are_listed_added_and_revoked():
         assert (await client.post("/api/rules", json={"kind": "allow", "tool": "a*"})).status_code == 422
 
 
+async def test_an_allowance_is_added_and_given_over_http_and_its_page_says_what_is_left():
+    """A19: an end that is none is refused, and goes with an approval alone; the rest is as for each rule."""
+    until = "2100-01-01T00:00:00Z"
+    async with world() as here, here.client("olga") as client:
+        wanted = {"kind": "allow", "tool": "note", "pattern": '{"text": "x"}', "uses": 3, "until": until}
+        added = await client.post("/api/rules", json=wanted)
+        assert (added.status_code, added.json()["uses"], added.json()["until"]) == (201, 3, until)
+        for wrong in ({"uses": 0}, {"uses": True}, {"until": "2100-01-01T00:00:00"}, {"kind": "deny"}):
+            assert (await client.post("/api/rules", json={**wanted, **wrong})).status_code == 422
+        asked = await here.ask()
+        path = f"/api/approvals/{asked.id}/decision"
+        for body in (
+            {"decision": "deny", "uses": 1},
+            {"decision": "approve", "uses": 0},
+            {"decision": "approve", "minutes": 0},
+        ):
+            assert (await client.post(path, json=body)).status_code == 422
+        made = await client.post(path, json={"decision": "approve", "uses": 2, "minutes": 15})
+        assert made.status_code == 200
+        found = (await client.get("/api/rules")).json()["items"][-1]
+        assert (found["id"], found["uses"], found["used"], found["ended"]) == (made.json()["rule"], 2, 0, False)
+        page = (await client.get("/rules", headers={"accept": "text/html"})).text
+        assert ("3 of 3 calls left" in page, "2 of 2 calls left" in page) == (True, True)
+
+
 async def test_numbers_for_prometheus_say_what_waits():
     """Gauges of the store, counters of this process."""
     async with world() as here, here.client("olga") as client:

@@ -39,6 +39,16 @@ async def test_equal_calls_of_several_sessions_are_one_card_and_one_press():
         assert len({*await batches(here.supervisor)}) == 1
 
 
+async def test_the_card_of_the_first_does_not_speak_for_equal_calls():
+    """They may be for other people; then the card names these, too."""
+    async with world() as here, here.client("ana") as ana:
+        first = await here.ask(text="bread")
+        await here.ask(text="bread", requester="bob")
+        page = (await ana.post("/decisions", data={"equal": first.id})).text
+        assert "Approve these 2, which are equal" in page
+        assert re.search(r"<dt>for, of others</dt>\s*<dd><span .+?>bob</span></dd>", page)
+
+
 async def test_each_different_call_is_shown_whole_before_any_is_decided():
     """A long text is not folded. Denying takes a reason."""
     async with world() as here, here.client("ana") as ana:

@@ -45,9 +45,9 @@ async def reading(ctx: Context, text: str) -> str:
 
 
 @asynccontextmanager
-async def served(signed="standard", secret=SECRET, spec="counting"):
+async def served(signed="standard", secret=SECRET, spec="counting", store=None):
     """A supervisor, and a client of its server, which has one trigger."""
-    async with open_supervisor(MemoryStore(), agents=[counting, reading], people=EVERYBODY) as supervisor:
+    async with open_supervisor(store or MemoryStore(), agents=[counting, reading], people=EVERYBODY) as supervisor:
         site = Site(Guard(EVERYBODY, b"s" * 32, None, "supervisor-8787"), is_secure=False)
         site.serving = supervisor
         more = trigger_routes(site, [Trigger("push", spec, signed, secret)])
@@ -195,6 +195,25 @@ async def test_a_delivery_of_github_is_known_by_its_body():
         ):
             assert (await client.post(PATH, content=body, headers=wrong)).status_code == 401
         assert await count(supervisor) == 2
+
+
+@pytest.mark.parametrize("signed", ["standard", "github"])
+async def test_a_delivery_again_gets_the_same_answer_after_its_session_was_pruned(signed):
+    """And starts nothing, whatever its agent takes by then. One that never came begins."""
+    body, other, sign = b'{"n": 7}', b'{"n": 8}', standard if signed == "standard" else github
+    secret, store = SECRET if signed == "standard" else "It's a Secret", MemoryStore()
+    async with served(signed, secret, store=store) as (supervisor, client):
+        first = await client.post(PATH, content=body, headers=sign(body))
+        await (await supervisor.get_run(first.json()["session"])).result()
+    async with served(signed, secret, store=store) as (supervisor, client):
+        await supervisor.prune(datetime.now(UTC) + timedelta(days=1))
+        assert await count(supervisor) == 0
+        supervisor.agents["counting"] = reading
+        again = await client.post(PATH, content=body, headers=sign(body))
+        assert (again.status_code, again.json(), await count(supervisor)) == (202, first.json(), 0)
+        supervisor.agents["counting"] = counting
+        await client.post(PATH, content=other, headers=sign(other, **({"of": "msg_2"} if sign is standard else {})))
+        assert await count(supervisor) == 1
 
 
 async def test_a_body_is_json_that_fits_or_the_text_itself():

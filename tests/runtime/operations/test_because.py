@@ -1,9 +1,23 @@
-"""The caller's own words to the person who decides: shown as such, and no part of the call."""
+"""The caller's own words to the person who decides, and how urgent it says a call is: no part of the call."""
 
 import pytest
 
-from supervisor import Approve, Context, MemoryStore, ToolCall, agent, allow, open_supervisor, tool
+from supervisor import (
+    Approve,
+    Context,
+    Deny,
+    MemoryStore,
+    People,
+    ToolCall,
+    UrgencyRule,
+    agent,
+    allow,
+    open_supervisor,
+    tool,
+)
 from supervisor.core import events as e
+from supervisor.core.approvals.facts import facts_of
+from supervisor.core.values import URGENCIES
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +76,42 @@ async def test_the_words_are_shown_and_change_neither_the_digest_nor_the_operati
     assert (told.because, silent.because) == ("the disk is full \\ud800", "")
     assert (told.arguments, said) == ({"path": "a"}, "dropped a")
     assert (event.digest, event.operation) == (plain.digest, plain.operation)
+
+
+@pytest.mark.parametrize("case", CALLS)
+async def test_an_agents_urgency_is_journaled_and_shown_and_no_part_of_the_call(case):
+    (told,), _, event = await asked_by(lambda ctx: CALLS[case](ctx, urgency="low"))
+    (silent,), _, plain = await asked_by(CALLS[case])
+    assert (told.urgency, event.urgency, silent.urgency, plain.urgency) == ("low", "low", None, None)
+    assert (event.digest, event.operation) == (plain.digest, plain.operation)
+    said = [fact.text for fact in facts_of(told, told.created_at) if fact.name == "urgency"]
+    assert said == ["at most low, the agent says"]
+
+
+@pytest.mark.parametrize("given", URGENCIES)
+@pytest.mark.parametrize("ruled", URGENCIES)
+async def test_an_agent_lowers_urgency_and_never_raises_it(ruled, given):
+    """Of a call and of a question, over a rule of its agent, and over the configuration."""
+
+    @agent
+    async def asks(ctx: Context, text: str) -> str:
+        return await ctx.ask("tidy?", urgency=given)
+
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run = await supervisor.start(asks, "go")
+        async with run.watch_approvals() as watch:
+            question = await anext(aiter(watch))
+        await supervisor.decide(question.id, Deny(by="ana"))
+    (call,), _, _ = await asked_by(lambda ctx: ctx.call(drop, "a", urgency=given))
+    for approval in (question, call):
+        for people in (People([], urgency=ruled), People([], [], [UrgencyRule(urgency=ruled)], "low")):
+            expected = URGENCIES[min(URGENCIES.index(ruled), URGENCIES.index(given))]
+            assert people.urgency_of(approval) == expected
+
+
+async def test_an_unknown_urgency_is_refused_before_anything_is_journaled():
+    with pytest.raises(Exception, match="urgency is one of low, normal, high, not 'huge'"):
+        await asked_by(lambda ctx: ctx.call(drop, "a", urgency="huge"))
 
 
 async def test_a_parameter_of_this_name_stays_the_tools():

@@ -5,7 +5,7 @@ import pytest
 from scenes import ForkingStore, events, fork, names, opened, replayed
 from watching import next_of
 
-from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, SqliteStore, agent, tool
+from supervisor import Approve, Context, Deny, InvalidInput, MemoryStore, NotFound, agent, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -52,10 +52,10 @@ async def asks_first(ctx: Context, text: str) -> str:
     return text
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
+@pytest.fixture
+def store(new_store):
     """A store that outlives the supervisors on it."""
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+    return new_store
 
 
 async def ended(supervisor, session: str, runs: int):

@@ -12,7 +12,6 @@ from supervisor import (
     MemoryStore,
     Preview,
     PreviewContext,
-    SqliteStore,
     agent,
     allow,
     events as e,
@@ -73,9 +72,9 @@ async def deletes_anyway(ctx: Context, table: str) -> str:
     return (await ctx.call(delete_anyway, table)).kind
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+@pytest.fixture
+def store(new_store):
+    return new_store
 
 
 async def with_evidence(supervisor):

@@ -13,7 +13,6 @@ from supervisor import (
     Deny,
     InvalidInput,
     MemoryStore,
-    SqliteStore,
     agent,
     allow,
     ask,
@@ -46,9 +45,9 @@ async def audited(supervisor, kind=e.ApprovalDecided):
     return [row for row in await supervisor.find_audit(limit=None) if isinstance(row.event, kind)]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+@pytest.fixture
+def store(new_store):
+    return new_store
 
 
 async def test_each_decision_of_a_batch_counts_by_itself_under_one_id(store):

@@ -5,7 +5,7 @@ import pytest
 from scenes import events, knowing_no_agents, opened
 from test_gathered import HOUR, Board, deploys
 
-from supervisor import Approve, Deny, InvalidInput, MemoryStore
+from supervisor import Approve, Deny, InvalidInput, MemoryStore, SqliteStore
 from supervisor.channels import EscalationStep
 from supervisor.core import events as e
 from supervisor.core.approvals.people import ApproverRule, People, Person
@@ -109,3 +109,29 @@ async def test_a_step_that_tells_in_no_place_is_refused_at_the_start(by):
     with pytest.raises(InvalidInput, match="escalation"):
         async with opened(channels=[Phone(), Mute()], escalation=[EscalationStep(after=1, by=(by,))]):
             pass
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_of_two_processes_that_serve_a_conversation_one_sends_a_step(tmp_path, dies):
+    """The owner of the tree and a daemon. If one is lost while it sends, the other one sends the message once."""
+    path, told, steps = str(tmp_path / "s.db"), [], [EscalationStep(after=60, by=("phone:a",))]
+
+    class There(Phone):
+        async def remind_all(self, due):
+            told.append(sorted(approval.arguments["to"] for approval, _ in due))
+            await anyio.sleep(HOUR if dies and len(told) == 1 else 20)
+
+    class Told(Phone):
+        def at(self, place):
+            return There(place, self.boards)
+
+    async with (
+        opened(SqliteStore(path), channels=[Told()], escalation=steps) as owner,
+        opened(SqliteStore(path), channels=[Told()], escalation=steps, adopt=True),
+    ):
+        for name in ("x", "y"):
+            await owner.start(deploys, name, session=name)
+        await anyio.sleep(600)
+        assert told == [["x", "y"]] * (1 + dies)
+        for name in ("x", "y"):
+            await owner.cancel(name)

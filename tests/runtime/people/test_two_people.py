@@ -17,7 +17,6 @@ from supervisor import (
     InvalidInput,
     MemoryStore,
     NotEntitled,
-    SqliteStore,
     agent,
     allow,
     ask,
@@ -27,7 +26,7 @@ from supervisor import (
 from supervisor.channels import Channel
 from supervisor.core.approvals.facts import facts_of
 from supervisor.core.approvals.people import ApproverRule, People, Person
-from supervisor.core.approvals.state import PENDING, votes_of
+from supervisor.core.approvals.state import PENDING, read_names
 from supervisor.testing import virtual_asyncio
 
 pytestmark = pytest.mark.anyio
@@ -41,9 +40,9 @@ def people(quorum=2, **reservation):
     return People([*persons, Person(name="olga", roles=("operator",)), Person(name="rita")], [rule])
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
+@pytest.fixture
+def store(new_store):
+    return new_store
 
 
 def said_on_card(approval):
@@ -254,7 +253,7 @@ async def test_a_vote_outlives_the_process(store):
         await supervisor.start(asks, "x", session="s", requester="rita")
         (asked,) = await waiting(supervisor, 1)
         await supervisor.decide(asked.id, Approve(by="ana"))
-    again = fork(store) if isinstance(store, MemoryStore) else SqliteStore(store.path)
+    again = fork(store) if isinstance(store, MemoryStore) else store
     async with opened(again, people=people()) as supervisor:
         assert said_on_card(await supervisor.get_approval(asked.id)) == ["1 of 2: ana"]
         assert (await supervisor.decide(asked.id, Approve(by="ben"))).kind == "accepted"
@@ -357,7 +356,7 @@ def test_the_end_of_an_approval_voids_its_votes():
     ended = state.apply(e.ApprovalExpired(at=NOW, operation="o", approval="a"))
     assert (ended.votes, ended.apply(vote("cleo", "1"))) == ((), ended)
     indexed = PENDING.apply(vote("+a: b:", "1"), 5).apply(vote("ben", "1"), 6)
-    assert [(each.by, each.digest, each.quorum) for each in votes_of(indexed.votes)] == [
+    assert [(each.by, each.digest, each.quorum) for each in read_names(indexed.votes).votes] == [
         ("+a: b:", "1", 2),
         ("ben", "1", 2),
     ]

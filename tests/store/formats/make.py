@@ -1,4 +1,5 @@
-"""Makes the fixture store of the format that this program writes: FORMAT.db.gz, in this folder or another one.
+"""Makes the fixture store of the format that this program writes: FORMAT.db.gz, in this folder or another one. The
+fixture on PostgreSQL is made by make_postgres.py, with the same content.
 
     .venv/bin/python tests/store/formats/make.py [FOLDER]
 
@@ -25,6 +26,7 @@ import anyio
 from msgspec import structs
 
 from supervisor import JournalEntry, MemoryStore, SqliteStore, deny, open_supervisor
+from supervisor.seam.store import Store
 from supervisor.store.sqlite import schema
 from supervisor.testing import replaced, virtual_asyncio, wall_clock
 
@@ -53,7 +55,7 @@ def without_machine(event: Any) -> Any:
     return structs.replace(event, **{name: value for name, value in known.items() if hasattr(event, name)})
 
 
-def make(path: Path) -> None:
+def journals() -> list[JournalEntry]:
     numbers = itertools.count(1)
     with (
         replaced(secrets, "token_bytes", lambda size: next(numbers).to_bytes(size)),
@@ -62,13 +64,19 @@ def make(path: Path) -> None:
         clock.stands_at = AT
         os.chdir("/")  # a session records its folder
         backend, options = virtual_asyncio()
-        found = anyio.run(rows, backend=backend, backend_options=options)
-    store = SqliteStore(path)
+        return anyio.run(rows, backend=backend, backend_options=options)
+
+
+def fill(store: Store) -> None:
     store.open()
     assert store.begin()
-    store.write(found)
+    store.write(journals())
     store.commit()
     store.close()
+
+
+def make(path: Path) -> None:
+    fill(SqliteStore(path))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE meta SET value = ? WHERE name = 'id'", ("0" * 10,))
         connection.execute("INSERT INTO owner VALUES (1, ?, 'host', 1, 0)", ("0" * 32,))

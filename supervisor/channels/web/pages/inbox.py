@@ -22,56 +22,23 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from supervisor.channels.chat import presses
+from supervisor.channels.web.pages.drawn_facts import Fact, change_of, drawn_fact
 from supervisor.channels.web.pages.forms import FormView, form_view, read_form
-from supervisor.channels.web.pages.markup import Language, Part, Span, count_changes, language_of, parts, text_change
+from supervisor.channels.web.pages.markup import language_of
 from supervisor.channels.web.pages.rows import Row, row_of
 from supervisor.channels.wording.cards import NUMBERS, all_facts, make_card, path_text, quoted
 from supervisor.channels.wording.form_words import fields_of
-from supervisor.channels.wording.granting import HOW_LONG, WIDER, grants, reach
+from supervisor.channels.wording.granting import WIDER, grants, reach
 from supervisor.core.approvals import facts
-from supervisor.core.approvals.drawing import direction_of, draw_code
-from supervisor.core.approvals.facts import name_text
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.calls.told import programs_told
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Answer, Approval, Approve, Decision
 
-LONG_LINES: Final = 24
-"""Lines of an argument above which the card gives its length."""
-_PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"), ("old", "new"))
-"""Names that tools give to a text and to its replacement. A page shows the difference of the two."""
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact of the card, or the difference of two arguments. `kind` is its class in the style sheet, too."""
-
-    kind: facts.Kind
-    label: str
-    parts: tuple[Part, ...]
-    language: Language
-    note: str = ""
-    """How much it is, in our words: lines of a long text, or what a change adds and removes."""
-    is_default: bool = False
-    direction: str = "ltr"
-    """Its `dir`: from left to right, or that of its first letter."""
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        """What is in sight before anything is unfolded."""
-        return tuple(span for part in self.parts if not part.fold for span in part.spans)
-
-    @property
-    def length(self) -> int:
-        return sum(len(span.text) for part in self.parts for span in part.spans)
-
-    @property
-    def is_block(self) -> bool:
-        return self.language != "text" or len(self.parts) > 1 or any("\n" in span.text for span in self.spans)
-
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to approve that also allows later calls. `value`: the index of its option, which the form sends."""
+    """A way to approve that also allows later calls. `value`: what the form sends of the code of its button."""
 
     value: str
     words: str
@@ -113,6 +80,8 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a mask hides some of them. An edit that keeps the mask keeps the value."""
     refusal: str | None
     """Why the reader may not decide it; None if the reader may."""
+    keeps_facts: bool = False
+    """Whether the page keeps the facts that it shows, so that they are not drawn again."""
 
     @property
     def id(self) -> str:
@@ -138,12 +107,15 @@ def card_view(
     refusal: str | None = None,
     typed: Mapping[str, str] | None = None,
     problem: str = "",
+    has_facts: bool = False,
 ) -> CardView:
     """Return the card of an approval in any state. `refusal`: why this reader may not decide it; `typed`: the form that
-    the reader has sent, and `problem` what is wrong with it."""
+    the reader has sent, and `problem` what is wrong with it; `has_facts`: whether the page shows the facts of the call
+    as it was asked. A decided one keeps them: what is long is neither drawn nor laid out again."""
     is_pending, is_question = approval.status == "pending", approval.kind == "question"
     form = _form(approval, typed, problem) if is_pending and refusal is None else None
-    shown, unset = _question_facts(approval, form) if is_question else _facts(approval)
+    keeps = has_facts and not (is_pending or is_question or approval.edited or approval.with_votes_of)
+    shown, unset = ((), "") if keeps else _question_facts(approval, form) if is_question else _facts(approval)
     return CardView(
         row=row_of(approval, now),
         session=approval.session,
@@ -160,6 +132,7 @@ def card_view(
         form=form,
         has_masked=bool(approval.secret),
         refusal=refusal if is_pending else None,
+        keeps_facts=keeps,
     )
 
 
@@ -185,7 +158,7 @@ def _question_facts(approval: Approval, form: FormView | None) -> tuple[tuple[Fa
     if approval.choices is not None or form is not None:
         asked.pop()
     others = [each for each in _of_card(approval) if each.kind != "question"]
-    return tuple(_fact(each, "text") for each in (*asked, *others)), ""
+    return tuple(drawn_fact(each, "text") for each in (*asked, *others)), ""
 
 
 def _replies(approval: Approval) -> list[Reply]:
@@ -207,7 +180,7 @@ def _of_card(approval: Approval) -> list[facts.Fact]:
 
 def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
     """Return the facts of a call, and the names of the arguments that are not set."""
-    pair, changed = _changed(approval)
+    pair, changed = change_of(approval)
     found: list[Fact] = []
     unset = ""
     for each in _of_card(approval):
@@ -221,61 +194,20 @@ def _facts(approval: Approval) -> tuple[tuple[Fact, ...], str]:
             named = each.name if each.kind == "argument" else ""
             is_command = each.kind == "command"
             language = "text" if is_ours else language_of(named, each.text, is_command=is_command)
-            found.append(_fact(each, language))
+            found.append(drawn_fact(each, language))
             if is_command and (told := programs_told(approval.arguments[each.name])):
-                found.append(_fact(facts.Fact(kind="ours", name="programs", text=visible(told)), "text"))
+                found.append(drawn_fact(facts.Fact(kind="ours", name="programs", text=visible(told)), "text"))
     return tuple(found), unset
-
-
-def _changed(approval: Approval) -> tuple[tuple[str, ...], Fact | None]:
-    """Return the names of a text and of its replacement among the arguments, and what their difference shows; no names
-    if there are none."""
-    given = approval.arguments
-    if not isinstance(given, dict):
-        return (), None
-    hidden = {*approval.claims, *approval.defaults, approval.command}
-    for old, new in _PAIRS:
-        before, after = given.get(old), given.get(new)
-        if isinstance(before, str) and isinstance(after, str) and not hidden & {old, new}:
-            text = text_change(draw_code(before).text, draw_code(after).text)
-            label = f"{name_text(old)} → {name_text(new)}"
-            made = facts.Fact(kind="argument", name=label, text=text)
-            return (old, new), _fact(made, "change", label)
-    return (), None
-
-
-def _fact(each: facts.Fact, language: Language, label: str = "") -> Fact:
-    cut = tuple(parts(each.text, language))
-    lines = each.text.count("\n") + 1
-    length = f"{lines} lines" if lines > LONG_LINES else f"{len(each.text)} characters" if len(cut) > 1 else ""
-    changed = count_changes(span for part in cut for span in part.spans) if language in ("patch", "change") else ""
-    return Fact(
-        kind=each.kind,
-        label=label or each.label,
-        parts=cut,
-        language=language,
-        note=changed or length,
-        is_default=each.is_default,
-        direction=_direction(each, language),
-    )
-
-
-def _direction(each: facts.Fact, language: Language) -> str:
-    """Return the direction in which a page lays a fact out: prose by its first letter, what runs from left to right."""
-    if each.kind in ("question", "because"):
-        return "ltr" if each.name == facts.WANTS else "auto"
-    is_text = each.kind in ("argument", "claim") and language == "text" and not each.is_ordered
-    return direction_of(each.text) if is_text else "ltr"
 
 
 def wider(approval: Approval) -> list[Grant]:
     """Return the ways to approve that also allow later calls, with a description of those calls (A7)."""
     return [
         Grant(
-            value=str(approval.options.index(grant.option)),
-            words=HOW_LONG[scope],
+            value=grant.code.removeprefix("approve."),
+            words=grant.words,
             pattern=f"{visible(approval.tool)} {grant.pattern}",
-            effect=f"{grant.covers}; not asked again {reach(approval, scope)}",
+            effect=f"{grant.covers}; not asked again {reach(approval, scope, grant.allowance)}",
         )
         for scope in WIDER
         for grant in grants(approval, scope)
@@ -370,7 +302,8 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
     """Return the decision that a card's form makes. Raises InvalidInput, with a text for the person who sent it."""
     match form.get("decision"):
         case "approve" if "grant" in form:
-            return presses.decision_of(f"approve.{form['grant']}", approval, by)
+            code = form["grant"]
+            return presses.decision_of(code if "." in code else f"approve.{code}", approval, by)
         case "approve":
             return Approve(by=by)
         case "answer" if approval.choices is not None:

@@ -137,7 +137,8 @@ async def _card(
     if approval.blocked and approval.status == "approved" and await _has_begun(visit.supervisor, approval, after):
         approval = replace(approval, blocked=False)
     refusal = visit.refusal(approval)
-    view = inbox.card_view(approval, visit.now, refusal=refusal, typed=typed, problem=problem)
+    has_facts = "x-has-facts" in visit.request.headers
+    view = inbox.card_view(approval, visit.now, refusal=refusal, typed=typed, problem=problem, has_facts=has_facts)
     part = "card" if "x-requested-by" in visit.request.headers else ""
     part = "row" if "folded" in visit.request.query_params else part
     if part != "row":

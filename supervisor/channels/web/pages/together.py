@@ -7,19 +7,24 @@ Rules
 - A row is cut, so ticking it decides nothing. The buttons stand below all of what would run; nothing of it is folded.
 - Equal are calls with the same arguments, folder and agent; their sessions may differ. Calls with masked values are
   never equal: their masks hide whether they are.
+- Equal calls may be for different people, and their agents may say different words. The card says that of the first
+  call, and below it all that only others have. Calls with different evidence are not equal.
 - The form has the digest of each call as it was shown. One that differs then, and what is not for this person or not
   for a batch, is named and stays.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
+from supervisor.channels.web.pages.drawn_facts import Fact, drawn_fact
 from supervisor.channels.web.pages.inbox import CardView, card_view
 from supervisor.channels.web.pages.visits import Visit
 from supervisor.channels.wording import cards
+from supervisor.core.approvals import facts
+from supervisor.core.approvals.drawing import draw_prose
 from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.values import Approval, Approve, Decision, Deny
 
@@ -28,14 +33,23 @@ TICK: Final = "one."
 EQUAL: Final = "equal"
 """The button that means all calls that are equal to one."""
 MOST_AT_ONCE: Final = 500
-_KIND = tuple[str, str, str, str]
+_KIND = tuple[str, str, str, str, tuple[str, ...]]
+_SAID: Final[dict[str, Callable[[Approval], tuple[str, ...]]]] = {
+    "for": lambda each: (each.requester,),
+    "the agent says": lambda each: (each.because,),
+    "why": lambda each: (each.why,),
+    "note": lambda each: (each.note,),
+    "input": lambda each: each.inputs,
+}
+"""What a card says of a call besides what runs: equal calls may differ in it."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal calls. `view`: the card of the first."""
+    """Equal calls. `view`: the card of the first; `others`: what only others have."""
 
     view: CardView
     calls: tuple[Approval, ...]
+    others: tuple[Fact, ...] = ()
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +64,8 @@ def kind_of(approval: Approval) -> _KIND | None:
     """Return what equal calls have in common; None for what is never equal to another."""
     if approval.kind != "call" or approval.secret or approval.masked:
         return None
-    return approval.agent, approval.tool, approval.digest, approval.cwd
+    evidence = tuple(f"{each.digest} {each.text} {each.failure}" for each in approval.evidence)
+    return approval.agent, approval.tool, approval.digest, approval.cwd, evidence
 
 
 def count_equal(approvals: Iterable[Approval]) -> dict[str, int]:
@@ -129,4 +144,16 @@ def _groups(visit: Visit, calls: Sequence[Approval]) -> list[Group]:
     found: dict[_KIND | str, list[Approval]] = {}
     for each in calls:
         found.setdefault(kind_of(each) or each.id, []).append(each)
-    return [Group(view=card_view(each[0], visit.now), calls=tuple(each)) for each in found.values()]
+    return [
+        Group(view=card_view(each[0], visit.now), calls=tuple(each), others=tuple(_others(each)))
+        for each in found.values()
+    ]
+
+
+def _others(calls: Sequence[Approval]) -> Iterator[Fact]:
+    """Yield what cards of these calls would say, and the card of the first does not."""
+    for name, read in _SAID.items():
+        said = dict.fromkeys(text for each in calls[1:] for text in read(each) if text and text not in read(calls[0]))
+        if said:
+            text = "\n".join(draw_prose(each).text for each in said)
+            yield drawn_fact(facts.Fact(kind="because", name=f"{name}, of others", text=text), "text")

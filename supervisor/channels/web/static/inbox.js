@@ -10,6 +10,7 @@
 //   comes last, and what the page says of a press has its room before. Nothing takes the focus, and what a person typed is
 //   not thrown away. A key decides only the card that has the focus, and only by a button that is on the screen: the
 //   buttons stand below the whole request.
+// - A decided card keeps the facts that it shows: the server draws the rest, unless what runs has changed.
 // - Approve counts once the card shows all of what runs: the first press opens what is folded.
 // - What changes something needs the CSRF token of the login. The server gives it once, in the fragment of the address to
 //   which the login leads, and this script keeps it for this origin: cookies go to every port of a host, this does not.
@@ -84,8 +85,8 @@
   }
 
   async function load(url, options = {}) {
-    const headers = { "X-Requested-By": "page" };
-    const given = { credentials: "same-origin", redirect: "follow", headers, signal: AbortSignal.timeout(LATE), ...options };
+    const headers = { "X-Requested-By": "page", ...options.headers };
+    const given = { credentials: "same-origin", redirect: "follow", signal: AbortSignal.timeout(LATE), ...options, headers };
     const response = await fetch(url, given);
     if (response.status === 401 || new URL(response.url).pathname === "/login") signedOut();
     const found = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -135,6 +136,21 @@
     return section;
   }
 
+  // Tell the server that an open card shows the facts of its call: of a decided one it draws all the rest.
+  const hasFacts = (id) => cardOf(id)?.querySelector(".body") ? { "X-Has-Facts": "1" } : {};
+
+  // Draw a decided card anew around the facts that it shows. What is long is not laid out again.
+  function redraw(old, node) {
+    const [facts, more] = [old.querySelector(".facts"), old.querySelector(".more")];
+    for (const { name, value } of node.attributes) old.setAttribute(name, value);
+    old.querySelector("header").replaceWith(node.querySelector("header"));
+    for (const each of old.querySelectorAll(":scope > :not(header, .body)")) each.remove();
+    while (facts.nextSibling !== more) facts.nextSibling.remove();
+    more.before(...node.querySelector(".body").children);
+    more.parentNode.querySelector("[data-kept]").remove();
+    return old;
+  }
+
   // Put in a card as the server has drawn it. `keeps`: whether what was typed in the old one is still of use.
   function put(id, found, keeps = true) {
     const fresh = found.getElementById("card-" + id);
@@ -147,16 +163,19 @@
     } else {
       const hadFocus = old.contains(document.activeElement);
       const typed = keeps && node.dataset.tone !== "pending" ? typedIn(old) : "";
-      if (node.dataset.tone !== "pending") node.style.minHeight = old.getBoundingClientRect().height + "px"; // what lies below must not move
+      const height = node.dataset.tone !== "pending" ? old.getBoundingClientRect().height + "px" : ""; // what lies below must not move
       const tick = node.querySelector(".tick input");
       if (tick) tick.checked = old.querySelector(".tick input")?.checked ?? false;
-      old.replaceWith(node);
-      if (typed) node.append(paragraph("kept", "You had typed, and it was not sent: " + typed));
-      const next = node.querySelector("[autofocus]"); // what the server says: the problems, or a field that was added
+      if (node.querySelector("[data-kept]")) redraw(old, node);
+      else old.replaceWith(node);
+      const now = cardOf(id);
+      now.style.minHeight = height;
+      if (typed) now.append(paragraph("kept", "You had typed, and it was not sent: " + typed));
+      const next = now.querySelector("[autofocus]"); // what the server says: the problems, or a field that was added
       if (next) next.focus();
-      else if (hadFocus) node.focus({ preventScroll: true });
+      else if (hadFocus) now.focus({ preventScroll: true });
     }
-    countSection(node.closest("section"));
+    countSection(cardOf(id).closest("section"));
     count(parseInt(found.getElementById("count").textContent, 10));
     return true;
   }
@@ -181,7 +200,10 @@
     if (old && !isPending && old.dataset.tone !== "pending") return;
     if (!old && (page !== "inbox" || !isPending || isFull())) { recount(); return; }
     const asRow = old ? isFolded(old) : page === "inbox" && live().length >= Number(cards.dataset.open);
-    const [found, response] = await load("/approvals/" + approval.id + (asRow ? "?folded" : ""));
+    const press = sending.get(approval.id);
+    if (press?.isSent) await Promise.race([press.over, new Promise((done) => setTimeout(done, SLOW))]); // its answer says it
+    if (old && cardOf(approval.id)?.dataset.tone !== "pending") return;
+    const [found, response] = await load("/approvals/" + approval.id + (asRow ? "?folded" : ""), { headers: hasFacts(approval.id) });
     if (!response.ok) throw new Error(response.statusText); // it comes again, with the stream
     if (old && found.getElementById("card-" + approval.id)?.dataset.tone === "pending") return;
     put(approval.id, found);
@@ -246,7 +268,7 @@
     for (const each of buttons) each.setAttribute("aria-disabled", "true"); // `disabled` would lose the focus
     const slow = setTimeout(() => tell("Sending…"), SLOW);
     try {
-      const [found, response] = await load(form.action, { method: "POST", body });
+      const [found, response] = await load(form.action, { method: "POST", body, headers: hasFacts(form.closest("[data-card]")?.dataset.card) });
       if (response.status >= 500) throw new Error(response.statusText); // perhaps of a proxy: it knows nothing
       return [found, response];
     } finally {
@@ -269,6 +291,7 @@
     if (sending.get(id)?.isSent) return;
     if (opened(form, button)) return;
     const press = { isSent: true };
+    press.over = new Promise((done) => { press.end = done; });
     sending.set(id, press);
     tell(id, "");
     try {
@@ -280,6 +303,8 @@
       press.isSent = false;
       if (error instanceof SignedOut) tell(id, "Not sent: you are signed out. Nothing was decided.", "sent problem");
       else await findOut(id, press);
+    } finally {
+      press.end();
     }
   }
 
@@ -288,7 +313,7 @@
     tell(id, "No answer came. It is not known whether it was counted; asking the server.", "sent problem doubt");
     while (sending.get(id) === press && cardOf(id)?.dataset.tone === "pending") {
       try {
-        const [found, response] = await load("/approvals/" + id);
+        const [found, response] = await load("/approvals/" + id, { headers: hasFacts(id) });
         const now = found.getElementById("card-" + id)?.dataset.tone;
         if (response.ok && now && now !== "pending") {
           put(id, found, false);
@@ -345,9 +370,59 @@
     }
   }
 
+  // Decide several calls at once. If no answer comes, the page asks what became of each, and shows that.
+  let isBatchSent = false;
+  async function decideTogether(form, button) {
+    if (isBatchSent) return;
+    isBatchSent = true;
+    const line = form.querySelector(".sent");
+    const told = (text, className = "sent") => { line.className = className; line.textContent = text; };
+    try {
+      const [found, response] = await send(form, button, told);
+      if (response.ok) showMain(found);
+      else told(`Not counted: ${found.querySelector("main p")?.textContent ?? response.statusText}`, "sent problem");
+    } catch (error) {
+      if (error instanceof SignedOut) told("Not sent: you are signed out. Nothing was decided.", "sent problem");
+      else await findOutTogether(form, told);
+    }
+    isBatchSent = false;
+  }
+
+  // Without a button the form decides nothing: the server says what was decided, and asks about what still waits.
+  async function findOutTogether(form, told) {
+    const words = "No answer came. It is not known what was counted; asking the server.";
+    told(words, "sent problem doubt");
+    for (;;) {
+      try {
+        const [found, response] = await send(form, null, () => {});
+        if (!response.ok) throw new Error(response.statusText);
+        showMain(found);
+        $("main").prepend(paragraph("problem", "No answer came to your press. This is what the server says: what still waits counts once."));
+        return;
+      } catch (error) {
+        if (error instanceof SignedOut) return;
+        await new Promise((done) => setTimeout(done, 2000));
+      }
+    }
+  }
+
+  function showMain(found) {
+    $("main").replaceChildren(...found.getElementById("main").childNodes);
+    tellTimes();
+    count(parseInt(found.getElementById("count").textContent, 10));
+    $("main").focus();
+    scrollTo(0, 0);
+    announce($("main").querySelector("h1").textContent);
+  }
+
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post" || form.classList.contains("login")) return;
+    if (form.id === "batch") {
+      event.preventDefault();
+      decideTogether(form, event.submitter);
+      return;
+    }
     if (form.closest("[data-card]")) {
       event.preventDefault();
       decide(form, event.submitter);

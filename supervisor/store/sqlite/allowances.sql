@@ -1,0 +1,2 @@
+-- The step to a store with allowances and evidence. Its tables are as before. An older program would take a rule that ends
+-- by itself for one without an end, and evidence of a call for the name of a card, so it refuses this store.
