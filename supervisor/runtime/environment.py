@@ -46,6 +46,7 @@ class Ruled(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     folder: str
     paths: tuple[str, ...]
+    edits: tuple[str, ...] = ()
     command: str | None = None
     claims: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ from supervisor.core.events.asking import (
     CredentialsShown as CredentialsShown,
     DecisionRefused as DecisionRefused,
     EvidenceTaken as EvidenceTaken,
+    EvidenceWanted as EvidenceWanted,
     QuestionAnswered as QuestionAnswered,
     QuestionAsked as QuestionAsked,
     ReminderBegun as ReminderBegun,
@@ -120,6 +121,7 @@ AnyEvent = (
     | ApprovalReminded
     | ApprovalVoted
     | EvidenceTaken
+    | EvidenceWanted
     | ApprovalWithdrawn
     | ToolCallStarted
     | ToolCallFinished

@@ -169,7 +169,9 @@ class SessionState(msgspec.Struct, kw_only=True):
         if key in self.children:
             return self.children[key] is not None
         operation = self.operations.get(key)
-        return operation is None or not (operation.is_asking or operation.state == "waiting")
+        if operation is None or operation.wants_evidence:
+            return True
+        return not (operation.is_asking or operation.state == "waiting")
 
     def draft(self) -> "SessionState":
         """Return a state for further events that leaves this one unchanged."""

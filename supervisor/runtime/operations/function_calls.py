@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, ASKING_CALL, Used
 from supervisor.core.calls.content import content_of
+from supervisor.core.calls.edits import EDITORS
 from supervisor.core.calls.paths import OF_TOOLS
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.previews import PREVIEW_SECONDS, PREVIEWS_ELSEWHERE
@@ -102,6 +103,7 @@ class FunctionCall(Call):
             claims=tool.claims,
             secret=tool.secret,
             paths=tool.paths or OF_TOOLS.get(tool.name, ()),
+            edits=tool.edits or (() if tool.paths else EDITORS.get(tool.name, ())),
         )
         super().__init__(
             attempt,
@@ -150,6 +152,11 @@ class FunctionCall(Call):
         if (taking := to_take(self)) is not None:
             taking.begin()
         return taking
+
+    async def take_wanted(self) -> None:
+        from supervisor.runtime.operations.evidence import take_wanted
+
+        await take_wanted(self)
 
     @property
     def wants(self) -> Used:
@@ -333,6 +340,7 @@ class FunctionCall(Call):
             tool=content.tool,
             folder=facts.cwd,
             paths=content.paths,
+            edits=content.edits,
             command=content.command,
             claims=content.claims,
             secret=content.secret,

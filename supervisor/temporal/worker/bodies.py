@@ -301,6 +301,7 @@ def _why_denied(request: BodyRequest, ruled: Ruled) -> str | None:
         claims=ruled.claims,
         secret=ruled.secret,
         paths=ruled.paths,
+        edits=ruled.edits,
     )
     settled = settle(named_paths(ruled.rules, content.arguments, content.paths, content.folder))
     said = policy_of(ruled.rules, content, root_session=ruled.root, settled=settled, ours=files_of_ours())
