@@ -13,7 +13,7 @@ from sites import csrf_of, world
 from test_who_may import log_in
 from watching import next_of
 
-from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor
+from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor, tool
 from supervisor.channels.web import make_web
 from supervisor.channels.web.pages.inbox import OPEN_CARDS
 from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
@@ -275,3 +275,34 @@ async def test_the_inbox_and_the_pages_of_sessions_show_what_was_spent(tmp_path)
         assert (await ana.get("/")).text.count("spent 0.25 USD") == len(others) + 1, "of folded rows, too"
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "ok"
+
+
+def noted_by(text: str) -> str:
+    return f"it would note {text}"
+
+
+@tool(preview=noted_by)
+async def note_seen(text: str) -> str:
+    return f"noted {text}"
+
+
+@agent
+async def noting_seen(ctx: Context) -> str:
+    return (await ctx.call(note_seen, "bread")).content
+
+
+async def test_an_edit_on_the_page_shows_its_evidence_and_the_same_form_again_confirms_it(tmp_path):
+    """A18: the page keeps what was typed, and the code of the evidence; another text is looked at anew."""
+    async with site(tmp_path) as (supervisor, browser):
+        run = await supervisor.start(noting_seen, session="s", requester="ana")
+        place = f"/approvals/{(await next_of(supervisor.watch_approvals())).id}/decision"
+        bob = await browser("bob")
+        await bob.get("/")
+        first = await bob.post(place, decision="edit", arguments='{"text": "salt"}')
+        assert first.status_code == 202
+        assert "it would note salt" in first.text
+        seen = re.search(r'name="seen" value="([^"]+)"', first.text)[1]
+        other = await bob.post(place, decision="edit", arguments='{"text": "milk"}', seen=seen)
+        assert "it would note milk" in other.text
+        await bob.post(place, decision="edit", arguments='{"text": "salt"}', seen=seen)
+        assert await run.result() == "noted salt"
