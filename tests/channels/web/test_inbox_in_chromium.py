@@ -256,6 +256,14 @@ def test_a_browser_that_has_only_the_cookie_reads_and_can_sign_out(one_daemon, p
     ana.see(ana.page.get_by_label("Your token"))
 
 
+def yardstick(person):
+    """Return the seconds of the processor that a page takes now for what takes about 20 ms where nothing else runs."""
+    before = person.drawn()
+    work = "{ for (let n = 0, x = []; n < 500_000; n++) x.push(String(n)); done(); }"
+    person.page.evaluate(f"new Promise((done) => setTimeout(() => {work}))")
+    return person.drawn() - before
+
+
 def test_very_many_at_once_are_rows_of_which_none_moves(one_daemon, person):
     """A row opens to the whole card; what others decide, and what comes, moves no other row and takes no focus. A press
     takes a quarter of 100 ms of this processor: one that is four times slower draws it in time."""
@@ -296,13 +304,14 @@ def test_very_many_at_once_are_rows_of_which_none_moves(one_daemon, person):
     card = ana.see(ana.card("line 1999 of").filter(has=ana.page.locator(".facts")))
     card.get_by_role("button", name="Approve once").click()
     ana.see(card.locator(".sent"), "a part of this was folded")
-    drawn, asked = ana.drawn(), []
+    unit, asked = yardstick(ana), []
+    drawn = ana.drawn()
     ana.page.on(
         "response", lambda response: asked.append(len(response.body())) if "/approvals/" in response.url else None
     )
     card.get_by_role("button", name="Approve once").click()
     ana.see(ana.card("line 1000 of").locator(".ending"), "approved by")
-    assert ana.drawn() - drawn < 0.025
+    assert ana.drawn() - drawn < unit, (ana.drawn() - drawn, unit)
     assert len(asked) == 1
     assert asked[0] < 8_000
 
