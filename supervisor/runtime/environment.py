@@ -46,6 +46,7 @@ class Ruled(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     folder: str
     paths: tuple[str, ...]
+    edits: tuple[str, ...] = ()
     command: str | None = None
     claims: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
@@ -70,6 +71,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """The deadline of a call in seconds; None if the tool itself keeps one."""
     is_idempotent: bool = False
     """Whether a call that was lost may run again."""
+    queue: str | None = None
+    """The queue of workers that run it, where bodies run elsewhere; None: any worker."""
     inactivity_timeout: float
     """Seconds after which a step that shows no progress has stalled, where bodies run elsewhere."""
     stall: Callable[[str], None]

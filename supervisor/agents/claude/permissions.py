@@ -30,6 +30,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from supervisor.agents.claude import questions as claude_questions
+from supervisor.agents.claude.previews import PREVIEWED, change_of
 from supervisor.agents.claude.spending import Conversation, Read
 from supervisor.agents.model_arguments import read_arguments
 from supervisor.agents.open_requests import Asking, Desk, OpenRequest, OpenRequests, nothing
@@ -277,7 +278,10 @@ def _tool_of(waiting: Waiting) -> ToolSpec[[Mapping[str, Any]], Any]:
     claims = [each for each in CLAIMS.get(request.tool, ()) if each in request.arguments]
     if request.form > 0 and request.tool in ONCE:
         claims = [*dict.fromkeys(["plan", *request.arguments])]  # a call that has nothing but claims
-    tool = foreign_tool(request.tool, _allower(waiting), command=COMMANDS.get(request.tool), claims=claims)
+    preview = change_of if request.tool in PREVIEWED else None
+    tool = foreign_tool(
+        request.tool, _allower(waiting), command=COMMANDS.get(request.tool), claims=claims, preview=preview
+    )
     tool.asks_model = True
     tool.is_ready = waiting.is_ready
     return tool
