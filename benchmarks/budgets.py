@@ -31,6 +31,8 @@ PORT = "BENCHMARK_ENDPOINT"
 SESSION = "bounded"
 EACH = 4
 """Requests of each sub-agent."""
+AT_REST = 4.0
+"""Seconds after which a process that asks for nothing waits for its question."""
 NUMBERS = ("children", "requests", "kill")
 
 
@@ -110,13 +112,16 @@ def _killed(folder: Path, children: int, requests: int, kills: int) -> dict[str,
     env = {**os.environ, PORT: str(endpoint.server_address[1])}
     done = 0
     while done < kills:
-        process = _begin(store, children, requests, env)
-        sleep(random.uniform(0.2, 2.5))
+        before, process, begun = endpoint.served, _begin(store, children, requests, env), perf_counter()
+        while endpoint.served == before and perf_counter() - begun < AT_REST:  # three deaths without progress end a run
+            sleep(0.02)
+        sleep(random.uniform(0.02, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()
         done += 1
     process = _begin(store, children, requests, env)
     while not (asked := _asked(store, env)):
+        assert process.poll() is None, process.communicate()[0]
         sleep(0.2)
     process.send_signal(signal.SIGKILL)  # at the question
     process.wait()

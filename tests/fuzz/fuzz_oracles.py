@@ -226,7 +226,7 @@ def _wrong_spending(story: Story) -> Iterator[str]:
                 used["calls"] += 1
             case e.UsageSpent(usage=usage) if usage.model == "fuzz" or usage.requests:
                 used["requests"] += usage.requests or 0
-        over = [kind for kind in ("calls",) if kind in limits and used[kind] > limits[kind]]
+        over = [kind for kind in ("calls", "requests") if kind in limits and used[kind] > limits[kind]]
         if over and not stopped:
             yield f"budget: {over} of {limits} exceeded by {dict(used)}"
             return
