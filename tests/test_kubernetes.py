@@ -116,8 +116,8 @@ def test_the_resources_name_what_is_there():
 
 
 def test_workers_are_probed_where_they_answer_and_have_the_time_to_leave():
-    """Their options are those of the command, their store is a URL of Temporal, and the queue is that of a tool. The
-    page docs/how-to/temporal-cloud.md makes their secret."""
+    """Their options are those of the command, their store is a URL of Temporal, and the queue is that of a tool. Their
+    secret is made as docs/how-to/temporal-cloud.md says."""
     page = (ROOT / "docs/how-to/temporal-cloud.md").read_text()
     assert re.findall(r"secret generic (\w+) --namespace agents --from-file=(\w+)=", page) == [("temporal", "key")]
     (spec,) = load_agents(str(WORKERS / "agents/agents.py")).values()

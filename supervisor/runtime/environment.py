@@ -46,6 +46,7 @@ class Ruled(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     folder: str
     paths: tuple[str, ...]
+    edits: tuple[str, ...] = ()
     command: str | None = None
     claims: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
@@ -183,6 +184,10 @@ class Environment:
 
     def takes_patch(self, session: str, run: int, name: str) -> bool:
         """Return whether a run takes the path of a named change of its code, where its journal does not say."""
+        return True
+
+    def keeps_budget(self, session: str, run: int) -> bool:
+        """Return whether the budget of an agent's code bounds an attempt of this run."""
         return True
 
     shares_rules = False

@@ -103,6 +103,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         secret: Sequence[str] = (),
         path: str | None = None,
         paths: Sequence[str] = (),
+        edits: str | Sequence[str] = (),
         limit: str | None = None,
         queue: str | None = None,
         preview: Callable[..., Any] | None = None,
@@ -135,7 +136,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.secret = tuple(secret)
         if isinstance(paths, str):
             raise TypeError(f"tool {self.name}: paths must be a list of parameter names: write [{paths!r}]")
-        self.paths = (*paths, *(() if path is None else (path,)))
+        self.edits = (edits,) if isinstance(edits, str) else tuple(edits)
+        self.paths = tuple(dict.fromkeys((*paths, *(() if path is None else (path,)), *self.edits)))
         self.limit = checked_limit(limit, f"tool {self.name}")
         self.queue = None if queue is None else checked_name(queue, f"tool {self.name}: its queue")
         self.on_change: OnChange = on_change
@@ -263,8 +265,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return typed arguments by name; raises InvalidInput naming what does not fit."""
-        arguments = self._decode(raw, self._struct, self._arguments)
-        return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+        return msgspec.structs.asdict(self._decode(raw, self._struct, self._arguments))
 
     def read_edited(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return arguments that a person wrote, as `decode_arguments` does; refuse unknown names."""
@@ -428,6 +429,7 @@ def tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    edits: str | Sequence[str] = (),
     limit: str | None = None,
     queue: str | None = None,
     preview: Callable[..., Any] | None = None,
@@ -446,6 +448,7 @@ def tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    edits: str | Sequence[str] = (),
     limit: str | None = None,
     queue: str | None = None,
     preview: Callable[..., Any] | None = None,
@@ -463,6 +466,8 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     text or a list of words: rules on the tool take patterns of commands.
     `path`, `paths`: the name of the argument that is a path, or the names of all that are: rules on the tool take a
     file or a folder (`/srv/app/**`), and a deny of a path matches each spelling of it, and links that lead there.
+    `edits`: the name of the argument that is a file which the call edits, or the names of all. They are paths, and
+    rules on the tool take `edits inside /srv/app`. Not for a tool that may delete or move a file.
     `limit`: the name of a Limit: a call waits for a place of it before it runs, and holds it to its result (L1).
     `queue`: on Temporal, calls run on the workers of this queue alone (`supervisor worker --queue NAME`), such as those
     that have a GPU. On one machine it changes nothing.

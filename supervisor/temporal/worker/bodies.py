@@ -38,7 +38,7 @@ from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
 from supervisor.core.models import dump, read_model
 from supervisor.core.usage import Usage, checked_usage
 from supervisor.core.values import JobView, ToolResult
-from supervisor.runtime.attempt.bodies import Bodies as RunningBodies, DeadlinePassed, runs_on
+from supervisor.runtime.attempt.bodies import Bodies as RunningBodies, DeadlinePassed, Running, runs_on
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.environment import Ruled
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
@@ -135,7 +135,7 @@ class _Body:
         self._found = found
         self._bodies = bodies
         named = request.session, "", request.operation, f"{request.kind} {request.name}"
-        self.running = bodies.of(*named, begins_again=not isinstance(found, ToolSpec) or found.idempotent)
+        self.running = Running(bodies, *named, begins_again=not isinstance(found, ToolSpec) or found.idempotent)
         self._mark = {"executing": True, "host": socket.gethostname(), "pid": os.getpid(), QUEUE_MARK: queue}
         self._beat = anyio.current_time()
         self._scope = anyio.CancelScope()
@@ -301,6 +301,7 @@ def _why_denied(request: BodyRequest, ruled: Ruled) -> str | None:
         claims=ruled.claims,
         secret=ruled.secret,
         paths=ruled.paths,
+        edits=ruled.edits,
     )
     settled = settle(named_paths(ruled.rules, content.arguments, content.paths, content.folder))
     said = policy_of(ruled.rules, content, root_session=ruled.root, settled=settled, ours=files_of_ours())
