@@ -115,8 +115,8 @@ class NamespaceReader:
 
     async def is_left(self, described: Any) -> bool:
         """Return whether no worker has begun a tree, and one has left it to another one, since it lacks the agent."""
-        if described.status != OPEN or described.history_length > FIRST_TASK:
-            return False
+        if described.status != OPEN or described.history_length > FIRST_TASK or not tries(described):
+            return False  # no task of it has failed: the history need not be read
         has_begun, lacked = await self._latest_task(described)
         return not has_begun and lacked is not None
 
