@@ -64,6 +64,7 @@ BOUNDS = {
     "moving.CARRIED_LARGEST_BYTES",
     "moving.UNWIND_SECONDS",
     "overlay.SMALL",
+    "owners.BEAT",
     "permissions.FORM",
     "payloads.LARGEST_STORED_BYTES",
     "prefixes.MOST",

@@ -15,8 +15,8 @@ import anyio
 import psycopg
 import pytest
 from msgspec.structs import replace
-from postgres_server import ask
-from store_stories import append, created
+from postgres_server import ask, run_client
+from store_stories import append, created, started
 
 from supervisor import (
     Approve,
@@ -301,6 +301,38 @@ def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
     assert ask(reads, "SELECT * FROM secret") == []  # it signs logins, which decide
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         ask(reads, "UPDATE store SET last = 0")
+
+
+def test_a_role_that_owns_its_schema_needs_nothing_else(postgres, server):
+    """docs/how-to/postgresql.md makes it: it opens the store, writes, owns trees, and is no superuser."""
+    page = (Path(__file__).parents[2] / "docs/how-to/postgresql.md").read_text()
+    role, schema = f"daemon{secrets.token_hex(4)}", Address(postgres).schema
+    (command,) = re.findall(r"\$ psql agents (-c .*)", page)
+    for statement in re.findall(r"-c '(.*?)'", command):
+        ask(server, statement.replace("payments", schema).replace("agents", role))
+    store = PostgresStore(postgres.replace("supervisor@", f"{role}@"))
+    store.open()
+    append(store, ("a", created("a")))
+    assert _claim(store, "a") is None
+    store.close()
+    assert ask(server, "SELECT rolsuper OR rolcreatedb FROM pg_roles WHERE rolname = $1", role) == [(False,)]
+
+
+def test_a_copy_that_pg_dump_made_is_the_store_again(postgres):
+    """While a program has it open; the copy is given back after DROP SCHEMA, as the guide says."""
+    store = PostgresStore(postgres)
+    store.open()
+    append(store, ("a", created("a")), ("a", started()))
+    address, before = Address(postgres), [row.event for row in store.rows(0)]
+    copy = run_client("pg_dump", f"--schema={address.schema}", address.conninfo)
+    append(store, ("b", created("b")))
+    store.close()
+    ask(postgres, f"DROP SCHEMA {address.schema} CASCADE")
+    run_client("psql", "--quiet", "--set=ON_ERROR_STOP=1", address.conninfo, given=copy)
+    store.open()
+    assert [row.event for row in store.rows(0)] == before
+    append(store, ("b", created("b")))
+    store.close()
 
 
 def test_commands_read_decide_replay_export_and_prune_on_postgresql(postgres, tmp_path):

@@ -253,6 +253,7 @@ class FunctionCall(Call):
             operation=self.operation,
             timeout=timeout,
             is_idempotent=self.is_idempotent,
+            queue=self.tool.queue,
             inactivity_timeout=self.attempt.spec.inactivity_timeout,
             stall=self.attempt.stall,
             ruled=self._ruled(),

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -21,6 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8Dumper
 
 from supervisor.core.errors import InvalidInput, StoreError, StoreUnreadable
+from supervisor.store.postgres.pieces import Pieces, Statement
 from supervisor.system.identity import HOST
 from supervisor.system.withheld import withhold_all, withhold_secret
 
@@ -143,6 +144,7 @@ class Line:
         self._came = threading.Event()
         self._connecting: threading.Thread | None = None
         self._is_closed = False
+        self._pieces: Pieces | None = None
         self.refused: StoreError | None = None
         self.down_since: float | None = None
 
@@ -168,6 +170,12 @@ class Line:
         if wait and self._came.wait(wait) and self.refused is None:
             return self._connection
         return None
+
+    def send(self, connection: Connection, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
+        """Send statements over this connection, in one piece; return the rows of each. Raises psycopg.Error."""
+        if self._pieces is None or self._pieces.connection is not connection:
+            self._pieces = Pieces(connection)
+        return self._pieces.send(statements)
 
     def drop(self) -> None:
         """Break the connection, whatever its state."""

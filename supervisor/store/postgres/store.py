@@ -42,13 +42,13 @@ from supervisor.store.index.projection import read_known_rows
 from supervisor.store.postgres import faults, schema
 from supervisor.store.postgres.books import LinesOfBook
 from supervisor.store.postgres.owners import Heart, OwnedTrees
+from supervisor.store.postgres.pieces import Statement
 from supervisor.store.postgres.schema import QUERIES
 from supervisor.store.postgres.server import Address, Connection, Line, is_lost
 from supervisor.system.forks import THIS_PROCESS, inherited
 
 R = TypeVar("R")
 
-FETCHED: Final = 100
 _END: Final = 2**63 - 1
 _REMOVAL: Final = ("remove_approvals", "remove_events", "remove_spent", "remove_sessions")
 RIDE_SECONDS: Final = 10.0
@@ -173,23 +173,17 @@ class PostgresStore(Store):
 
     def _lock(self, connection: Connection) -> bool:
         """Begin a transaction, and take the lock; return whether it was free."""
-        with connection.pipeline():
-            connection.execute(QUERIES["begin"])
-            locked = connection.execute(QUERIES["lock"])
-            fence = connection.execute(QUERIES["fence"], [self._trees.fenced or ""])
-        found = locked.fetchone()
-        if found is None:
+        fenced = self._trees.fenced
+        begin, lock, fence = QUERIES["begin"], QUERIES["lock"], QUERIES["fence"]
+        _, found, owner = self._writer.send(connection, [(begin, ()), (lock, ()), (fence, (fenced or "",))])
+        if not found:
             connection.execute("ROLLBACK")
             self._free_lock(connection)
             return False
         self._busy_since = None
-        last, commits, format_, self._backend = found
+        ((last, commits, format_, self._backend),) = found
         self._in_transaction = True
-        why = (
-            self._trees.declared_dead()
-            if self._trees.fenced and fence.fetchone() == (0,)
-            else self._what_was_lost(last)
-        )
+        why = self._trees.declared_dead() if fenced and owner == [(0,)] else self._what_was_lost(last)
         if why is not None:
             self.rollback()
             raise self._die(why)
@@ -333,13 +327,12 @@ class PostgresStore(Store):
 
     def _send(self, connection: Connection, *, and_commit: bool) -> None:
         """Send what was gathered, in one piece."""
+        self._writer.send(connection, [*self._gathered(), *([("COMMIT", ())] if and_commit else [])])
+
+    def _gathered(self) -> list[Statement]:
+        """Return the statements that were not sent yet, as sent."""
         waiting, self._sent = self._operations[self._sent :], len(self._operations)
-        with connection.pipeline():
-            for query, rows in waiting:
-                for row in rows:
-                    connection.execute(QUERIES[query], row)
-            if and_commit:
-                connection.execute("COMMIT")
+        return [(QUERIES[query], row) for query, rows in waiting for row in rows]
 
     def rollback(self) -> None:
         self._prefixes.rollback()
@@ -415,13 +408,14 @@ class PostgresStore(Store):
             self._skew = found if abs(found) > _SKEWED else timedelta()
 
     def get_session(self, session: str) -> SessionRow | None:
-        return next(iter(self._read_as(columns.full_session, QUERIES["session"], session)), None)
+        return next(iter(self._read_as(columns.full_session, QUERIES["session"], session, limit=1)), None)
 
     def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
         return self._read_as(columns.full_session, QUERIES["some_sessions"], _as_json(sessions))
 
     def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
-        return next(iter(self._read_as(partial(columns.latest_run, session), QUERIES["latest_run"], session)), None)
+        convert = partial(columns.latest_run, session)
+        return next(iter(self._read_as(convert, QUERIES["latest_run"], session, limit=1)), None)
 
     def find_sessions(
         self,
@@ -455,7 +449,7 @@ class PostgresStore(Store):
         return next(((session, read_operation(body)) for session, body in self._read("asking", approval)), None)
 
     def get_approval(self, approval: str) -> Approval | None:
-        return next(iter(self._read_as(columns.full_approval, QUERIES["approval"], approval)), None)
+        return next(iter(self._read_as(columns.full_approval, QUERIES["approval"], approval, limit=1)), None)
 
     def find_approvals(
         self,
@@ -605,7 +599,7 @@ class PostgresStore(Store):
     def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
         if writing:
             return self._read_in_transaction(query, parameters)
-        return self._ask(lambda connection: connection.execute(QUERIES[query], parameters, binary=True).fetchall())
+        return self._ask(lambda connection: self._reader.send(connection, [(QUERIES[query], parameters)])[-1])
 
     def _ask(self, work: Callable[[Connection], R]) -> R:
         """Read; if the connection breaks, again over another one."""
@@ -634,9 +628,7 @@ class PostgresStore(Store):
             try:
                 if connection is None:
                     raise psycopg.OperationalError("the connection is lost")
-                if self._sent < len(self._operations):
-                    self._send(connection, and_commit=False)
-                return connection.execute(QUERIES[query], parameters, binary=True).fetchall()
+                return self._writer.send(connection, [*self._gathered(), (QUERIES[query], parameters)])[-1]
             except psycopg.Error as error:
                 if is_lost(error, connection):
                     if time.monotonic() > until:
@@ -661,12 +653,7 @@ class PostgresStore(Store):
             query, parameters = f"{query} LIMIT ${len(parameters) + 1}", (*parameters, limit)
 
         def read(connection: Connection) -> list[R]:
-            if limit is not None and limit <= 10 * FETCHED:
-                found: Any = connection.execute(query, parameters, binary=True)
-            else:
-                found = connection.cursor().stream(query, parameters, binary=True, size=FETCHED)
-            if limit is None or limit > FETCHED:
-                found = list(found)  # bodies, before a head is read over the same connection
+            found = self._reader.send(connection, [(query, parameters)])[-1]
             return list(map(partial(convert, self._prefixes), found))
 
         is_collecting = gc.isenabled()
