@@ -27,7 +27,6 @@ from supervisor.core.store_urls import is_postgres, read_store_url
 from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
-from supervisor.runtime.lifecycle.leading import until_leading
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
@@ -309,6 +308,8 @@ async def _host(
                             services.start_soon(service)
                         for channel in channels:
                             if runner.journal.store.is_shared:
+                                from supervisor.runtime.lifecycle.leading import until_leading  # few stores need it
+
                                 channel.turn = partial(until_leading, runner.journal, channel.name)
                             health = anyio.CancelScope()
                             services.start_soon(watch_channel, channel, health)

@@ -12,6 +12,7 @@ Rules
 """
 
 import select
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from psycopg.pq import ConnStatus, ExecStatus
 Statement = tuple[str, Sequence[Any]]
 _DONE: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _BINARY: Final = 1
+_ASKED_MILLISECONDS: Final = 8
+"""Between two questions whether a wait is given up."""
 
 
 class Pieces:
@@ -80,12 +83,12 @@ class Pieces:
         poll = select.poll()
         poll.register(server.socket, select.POLLIN | select.POLLOUT)
         while server.flush():
-            if any(event & ~select.POLLOUT for _, event in poll.poll()):
+            if any(event & ~select.POLLOUT for _, event in self._wait(poll)):
                 server.consume_input()  # the server does not read on before its answers are taken
         poll.modify(server.socket, select.POLLIN)
         while True:
             while server.is_busy():
-                poll.poll()
+                self._wait(poll)
                 server.consume_input()
             result = server.get_result()
             if result is None:
@@ -95,6 +98,17 @@ class Pieces:
                 return iter(found)
             else:
                 found.append(result)
+
+    def _wait(self, poll: select.poll) -> list[tuple[int, int]]:
+        """Wait for the server, unless the connection gives it up (server.Connection)."""
+        give_up = getattr(self.connection, "give_up", None)
+        if give_up is None:
+            return poll.poll()
+        begun = time.monotonic()
+        while not (found := poll.poll(_ASKED_MILLISECONDS)):
+            if give_up(time.monotonic() - begun):
+                raise psycopg.OperationalError("the server does not answer")
+        return found
 
     def _rows(self, result: Any) -> list[tuple[Any, ...]]:
         if not result.ntuples:
