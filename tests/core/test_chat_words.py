@@ -52,6 +52,7 @@ def test_a_word_alone_is_a_decision(text, word):
         "approve all of it",
         "yes next",
         "yes next 0",
+        "yes next 1000",
         "yes next -1",
         "yes next 10 and go on",
         "yes for 15 minutes please",

@@ -27,7 +27,7 @@ from supervisor.core.values import Approval, DecisionResult, Scope, SendResult
 _ONE: Final = re.compile(rf"(yes|approve|no|reject)(?: +({APPROVAL_ID}))?", re.IGNORECASE | re.ASCII)
 _SHORT: Final = re.compile(r"(yes|approve|no|reject) +([a-z2-7]{6,15})", re.IGNORECASE | re.ASCII)
 _NEVER: Final = re.compile(rf"(no|reject)(?: +({APPROVAL_ID}))? +(?:for +(session)|(always))", re.IGNORECASE | re.ASCII)
-_END: Final = r"(?: +(?:the +)?next +([0-9]{1,4})| +for +([0-9]{1,4}) *(?:m|min|minutes?))"
+_END: Final = r"(?: +(?:the +)?next +([0-9]{1,3})| +for +([0-9]{1,3}) *(?:m|min|minutes?))"
 _ENDING: Final = re.compile(rf"(yes|approve)(?: +({APPROVAL_ID}|[a-z2-7]{{6,15}}))?{_END}", re.IGNORECASE | re.ASCII)
 _ALL: Final = re.compile(r"approve +all( +for +session)?", re.IGNORECASE | re.ASCII)
 

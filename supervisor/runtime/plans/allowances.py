@@ -11,7 +11,7 @@ Rules
 - What is left is asked when the call is: until its effect it keeps what its request has used, unless that is revoked.
   Denies are looked at again.
 - The uses of an allowance of a session are counted in the journal of that root session, and go with its tree.
-- An allowance in code could be counted by no store: it allows nothing.
+- An allowance in code may end at an instant. No store could count its uses: a program that gives it some is refused.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,9 +59,11 @@ def in_order(
     of those that a call has used, and keeps until its effect."""
     if not any(rule.is_allowance for rule in rules):
         return tuple(rules), ()
-    standing = [rule for rule in rules if key_of(rule) in kept or holds(view, rule, now)]
-    ended = tuple(rule for rule in rules if rule not in standing)
-    return tuple(sorted(standing, key=lambda rule: (rule.uses is not None, rule.until is not None))), ended
+    standing, ended = list[Rule](), list[Rule]()
+    for rule in rules:
+        (standing if key_of(rule) in kept or holds(view, rule, now) else ended).append(rule)
+    standing.sort(key=lambda rule: (rule.uses is not None, rule.until is not None))
+    return tuple(standing), tuple(ended)
 
 
 def key_of(rule: Rule) -> str:

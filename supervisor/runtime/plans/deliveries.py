@@ -13,7 +13,6 @@ from supervisor.core.errors import SessionConflict
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.schedules import OF_TRIGGER
 from supervisor.runtime.journal.view import Entry, View
-from supervisor.runtime.plans.schedules import timetable
 from supervisor.seam import commands as c
 
 
@@ -24,7 +23,11 @@ def is_delivery(command: c.Start) -> bool:
 def refuse_delivered(view: View, command: c.Start) -> None:
     """Raise SessionConflict for a delivery whose session has begun and was pruned."""
     session = command.session
-    if is_delivery(command) and view.find_session(session or "") is None and session in timetable(view).delivered:
+    if not is_delivery(command) or view.find_session(session or "") is not None:
+        return
+    from supervisor.runtime.plans.schedules import timetable  # few programs need them
+
+    if session in timetable(view).delivered:
         raise SessionConflict(f"session {session} of this delivery has begun before, and was pruned")
 
 

@@ -40,9 +40,7 @@ def _named(text: str) -> dict[str, str]:
     return {name: query.strip().rstrip(";") for name, query in blocks}
 
 
-_RULES_MAY_END: Final = "SELECT 1"
-"""In format 1 no rule ends by itself. The tables are the same; a program of that format refuses a store of this one."""
-STEPS: tuple[str, ...] = (_text("schema.sql"), _RULES_MAY_END)
+STEPS: tuple[str, ...] = (_text("schema.sql"),)
 QUERIES: Final = _named(_text("queries.sql"))
 
 

@@ -467,3 +467,54 @@ async def test_an_allowance_survives_a_restart(end):
             assert (effects, (await the_only(supervisor)).used) == (["x"] * 3, 2)
         else:
             assert await run.result() == ["ok"] * 4
+
+
+async def test_an_allowance_holds_in_its_tree_over_turns_and_in_no_other():
+    """Each turn of a conversation goes on with what is left."""
+
+    @agent
+    async def turn(ctx: Context, text: str) -> str:
+        return (await ctx.call(deploy, "x")).kind
+
+    async with opened() as supervisor:
+        run = await supervisor.start(turn, "hello", session="s")
+        asked = await next_of(run.watch_approvals())
+        await supervisor.decide(asked.id, Approve(by="ana", uses=2))
+        for _ in range(3):
+            await run.outcome()
+            await supervisor.send("s", "again", by="ana")
+            await anyio.sleep(1)
+        assert ((await the_only(supervisor)).used, len(effects)) == (2, 3)
+        await supervisor.start(turn, "hello", session="other")
+        assert len(await waiting(supervisor, 2)) == 2
+
+
+@pytest.mark.parametrize("end", ["expired", "cancelled", "denied"])
+async def test_a_late_decision_gives_no_allowance(end):
+    """A3: the approval had ended in another way, and nothing is allowed."""
+    short = agent(name="short", approval_expires_in=60)(paced.fn)
+    async with opened() as supervisor:
+        await supervisor.start(short, ["x"], session="s")
+        (asked,) = await waiting(supervisor, 1)
+        if end == "denied":
+            await supervisor.decide(asked.id, Deny(by="ben"))
+        elif end == "cancelled":
+            await supervisor.cancel("s", by="ben")
+        await anyio.sleep(100)
+        late = await supervisor.decide(asked.id, Approve(by="ana", uses=2))
+        assert (late.kind, late.rule) == ("conflict" if end == "denied" else "closed", None)
+        assert list(await supervisor.find_rules()) == []
+
+
+async def test_an_allowance_ends_at_the_first_of_its_ends():
+    """With uses left, its time may be over; and an ask that is added meanwhile beats it."""
+    async with opened() as supervisor:
+        run, _ = await begun(supervisor, ["x", "x", 1000.0, "x"], Approve(by="ana", uses=5, minutes=15))
+        await next_of(run.watch_approvals())
+        rule = await the_only(supervisor)
+        assert (rule.used, rule.uses, rule.ended) == (1, 5, True)
+        await supervisor.add_rule(allow("deploy", '{"target":"y"}', uses=3), by="ana")
+        await supervisor.add_rule(make_rule("ask", "deploy", None, "code"), by="ben")
+        await supervisor.start(paced, ["y"])
+        await waiting(supervisor, 2)
+        assert [each.used for each in await supervisor.find_rules()] == [1, 0, 0]

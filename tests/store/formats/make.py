@@ -7,7 +7,7 @@ Run it once for each format, before its release; a fixture is never made again a
 content, on virtual time, with a fixed wall clock and ids that are not random: two runs make the same bytes.
 
 It has the content that a test checks (tests/store/test_store_formats.py): `waits` has taken a step and waits for an
-approval, its owner died, `done` has finished, and a rule denies a tool.
+approval, its owner died, `done` has finished, and a rule denies a tool. Since format 10, `used` has used an allowance.
 """
 
 import gzip
@@ -25,13 +25,14 @@ from typing import Any
 import anyio
 from msgspec import structs
 
-from supervisor import JournalEntry, MemoryStore, SqliteStore, deny, open_supervisor
+from supervisor import JournalEntry, MemoryStore, SqliteStore, allow, deny, open_supervisor
 from supervisor.seam.store import Store
 from supervisor.store.sqlite import schema
 from supervisor.testing import replaced, virtual_asyncio, wall_clock
 
 HERE = Path(__file__).parent
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+END = datetime(2226, 1, 1, tzinfo=UTC)
 
 
 async def rows() -> list[JournalEntry]:
@@ -41,8 +42,11 @@ async def rows() -> list[JournalEntry]:
     store = MemoryStore()
     async with open_supervisor(store) as supervisor:
         await supervisor.add_rule(deny("rm"), by="ben")
+        await supervisor.add_rule(allow("deploy", '{"target":"b.tar"}', uses=2, until=END), by="ben")
         done = await supervisor.start(greet, "ann", session="done", requester="ann")
         await done.result()
+        used = await supervisor.start(release, "b", session="used", requester="ann")
+        await used.result()
         waits = await supervisor.start(release, "app", session="waits", requester="ann")
         async with waits.watch_approvals() as asked:
             await anext(asked)
