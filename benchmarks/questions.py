@@ -8,9 +8,11 @@ Each level adds to the one before it:
     lists           the same rules, for each command of a list (`a && b | c`), with all that may stand in one
     always          whoever is asked allows for always what is offered then, but for what must be seen
 
-`questions_labels.json` says of each command what it does that a person must see: it publishes, or it writes outside of
-the folder. A command that does and was not asked about is dangerous; there must be none. The session is real, so it is
-not in this repository: SUPERVISOR_CORPUS names its folder. Without it, the labelled commands themselves are counted.
+`questions_labels.json` says of each command what it does that a person must see: it publishes, or it writes
+outside of the folder. A command that does and was not asked about is dangerous; there must be none. A last line
+counts the session's edits of files, under one grant of its folder; those of hidden files and of files elsewhere
+must be seen. The session is real, so it is not in this repository: SUPERVISOR_CORPUS names its folder. Without it,
+the labelled commands themselves are counted.
 Durability: none, nothing is written.
 """
 
@@ -61,7 +63,34 @@ def run(smoke: bool) -> dict[str, Any]:
         passed = set(labels) & (set(commands) - set(asked))
         rows.append({"name": name, "asked": len(asked) / len(commands), "dangerous": len(passed)})
         print(f"  {name:16} asked {len(asked) / len(commands):6.1%}, dangerous and not asked {len(passed)}")
+    rows += _edits(folder)
     return {"rows": rows}
+
+
+def _edits(folder: str) -> list[dict[str, Any]]:
+    """Count the session's edits of files that one grant of its folder leaves to a person; none without a session."""
+    from supervisor.core.calls.content import shown_content
+    from supervisor.core.calls.rules import allow, named_edits, policy_of
+
+    corpus = os.environ.get("SUPERVISOR_CORPUS")
+    files = [] if corpus is None else [each["path"] for name in ("edit", "write") for each in _calls(corpus, name)[1]]
+    if not files:
+        return []
+    rules, asked = [allow("edit", f"edits inside {folder}")], []
+    for file in files:
+        content = shown_content("edit", {"path": file}, folder=folder, paths=("path",), edits=("path",))
+        if policy_of(rules, content, root_session=None, settled={each: each for each in named_edits(content)}) is None:
+            asked.append(file)
+    seen = [each for each in files if not _is_plain_text_of(each, folder)]
+    row = {"name": "edits", "asked": len(asked) / len(files), "dangerous": len({*seen} - {*asked})}
+    print(f"{len(files)} edits of files, {len(seen)} of them hidden or elsewhere")
+    print(f"  {'one grant':16} asked {row['asked']:6.1%}, dangerous and not asked {row['dangerous']}")
+    return [row]
+
+
+def _is_plain_text_of(file: str, folder: str) -> bool:
+    path = os.path.normpath(Path(folder) / file)
+    return path.startswith(f"{folder}/") and "/." not in path.removeprefix(folder)
 
 
 def _passes(command: str, rules: list[Any], folder: str, *, is_former: bool) -> bool:
@@ -78,11 +107,17 @@ def _commands(labels: dict[str, str]) -> tuple[str, list[str]]:
     corpus = os.environ.get("SUPERVISOR_CORPUS")
     if corpus is None:
         return "/srv/app", list(labels)
+    folder, calls = _calls(corpus, "bash")
+    return folder, [each["command"] for each in calls]
+
+
+def _calls(corpus: str, tool: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return the folder of the session, and the arguments of its calls of a tool in their order."""
     folder, found = "", []
     for line in (Path(corpus) / SESSION).read_text().splitlines():
         entry = json.loads(line)
         folder = entry.get("cwd", folder)
         content = (entry.get("message") or {}).get("content")
         calls = [each for each in content if each.get("type") == "toolCall"] if isinstance(content, list) else []
-        found += [each["arguments"]["command"] for each in calls if each["name"] == "bash"]
+        found += [each["arguments"] for each in calls if each["name"] == tool]
     return folder, found

@@ -29,6 +29,7 @@ from supervisor.core.events import (
     DeliveryPruned as DeliveryPruned,
     Event as Event,
     EvidenceTaken as EvidenceTaken,
+    EvidenceWanted as EvidenceWanted,
     ForkTaken as ForkTaken,
     ImportFinished as ImportFinished,
     ImportStarted as ImportStarted,

@@ -56,6 +56,9 @@ def approve(
             help="Approve with these arguments instead: a JSON object of all of them (approvals --json shows it)."
         ),
     ] = None,
+    seen: Annotated[
+        str | None, Parameter(help="With --edit: the code of the evidence that you have seen of these arguments.")
+    ] = None,
     form: Annotated[
         bool, Parameter(negative=(), help="Approve with other arguments, which are asked for field by field.")
     ] = False,
@@ -80,7 +83,9 @@ def approve(
     minutes = None if for_ is None else parse_duration(for_).total_seconds() / 60
 
     def approval(name: str, arguments: dict[str, Any] | None = None) -> Approve:
-        return Approve(by=name, arguments=arguments, scope=scope, pattern=pattern, uses=uses, minutes=minutes)
+        return Approve(
+            by=name, arguments=arguments, seen=seen, scope=scope, pattern=pattern, uses=uses, minutes=minutes
+        )
 
     if named.one is None:
         if form or edit is not None:
@@ -242,6 +247,8 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
         answers.print_json(decision_document(result))
     else:
         print(f"{told(result, datetime.now().astimezone())} [{found.id}]")
+        if result.seen:
+            say_on_stderr(f"To approve it: the same command with --edit, and with --seen {result.seen}")
         if result.rule is not None and isinstance(made, Approve | Deny):
             is_yes = isinstance(made, Approve)
             option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)

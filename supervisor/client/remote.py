@@ -429,10 +429,10 @@ def _said(decision: Decision) -> dict[str, Any]:
     """Return a decision as the API takes it."""
     match decision:
         case Approve(arguments=arguments, scope=scope, pattern=pattern):
-            ends = {name: getattr(decision, name) for name in ("uses", "until", "minutes")}
-            ends = {name: value for name, value in ends.items() if value is not None}
+            more = {name: getattr(decision, name) for name in ("uses", "until", "minutes", "seen")}
+            more = {name: value for name, value in more.items() if value is not None}
             edited = None if arguments is None else to_json(arguments, "an edited argument", exact=True)
-            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern, **ends}
+            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern, **more}
         case Deny(reason=reason, scope=scope, pattern=pattern):
             return {"decision": "deny", "reason": reason, "scope": scope, "pattern": pattern}
         case Answer(value=value):

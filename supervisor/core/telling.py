@@ -289,8 +289,8 @@ class Telling:
                 given = None if event.minutes is None else f", for {event.minutes:g} minutes"
                 ends = (*_end_words(event.uses, event.until), *([given] if given else []))
                 said = "voted for", f"{wide} by ", *_by(event), *ends, f", of {event.quorum} who must", *other
-            case e.EvidenceTaken():
-                said = "its preview failed: " if event.failure else "preview: ", OUTPUT(event.failure or event.text)
+            case e.EvidenceTaken() | e.EvidenceWanted():
+                said = _evidence(event)
             case e.QuestionAsked():
                 return "asks ", QUOTE(event.question), " ", _approval_of(event.approval)
             case e.QuestionAnswered():
@@ -553,8 +553,19 @@ def _left(text: str | None) -> _Words:
     return (": ", OUTPUT(text)) if text and text.strip() else ()
 
 
+def _evidence(event: e.EvidenceTaken | e.EvidenceWanted) -> _Words:
+    if isinstance(event, e.EvidenceWanted):
+        return "its preview is wanted by ", *_by(event), ", for ", _value(event.value)
+    return "its preview failed: " if event.failure else "preview: ", OUTPUT(event.failure or event.text)
+
+
 def _by(
-    event: e.ApprovalVoted | e.ApprovalDecided | e.CredentialsShown | e.DecisionRefused | e.QuestionAnswered,
+    event: e.ApprovalVoted
+    | e.ApprovalDecided
+    | e.CredentialsShown
+    | e.DecisionRefused
+    | e.EvidenceWanted
+    | e.QuestionAnswered,
 ) -> _Words:
     """Return the person, and the channel that they used."""
     return PERSON(event.by), *((" (", NAME(event.channel), ")") if event.channel else ())

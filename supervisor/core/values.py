@@ -61,6 +61,9 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, Any] | None = None
     scope: Scope = "once"
     pattern: str | None = None
+    seen: str | None = None
+    """Of edited arguments of a call with a preview: the code of the evidence of them that the person has seen
+    (`DecisionResult.seen`). Without it nothing is decided, and the result has the evidence (A18)."""
     uses: int | None = None
     until: datetime | None = None
     minutes: float | None = None
@@ -96,9 +99,10 @@ Decision = Approve | Deny | Answer
 class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a decision (A3): whether it counts, and if not, which decision stands."""
 
-    kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded", "refused", "counted"]
+    kind: Literal["accepted", "already", "conflict", "closed", "unknown", "recorded", "refused", "counted", "unseen"]
     """counted: a vote that is on disk; the approval waits for `missing` more people. refused: in a batch only, where it
-    stops no other; `why` says what to do instead."""
+    stops no other; `why` says what to do instead. unseen: of edited arguments, whose `evidence` is to be seen first;
+    the same decision with `seen` counts."""
     approval: str
     status: ApprovalStatus | None = None
     by: str | None = None
@@ -119,6 +123,10 @@ class DecisionResult(msgspec.Struct, frozen=True, kw_only=True):
     """How many other people must decide the same, after a vote that was counted."""
     why: str = ""
     """Why the decision was not taken although the approval waits."""
+    evidence: "Evidence | None" = None
+    """Of edited arguments: what their preview has found out. None: it is not there yet; decide again."""
+    seen: str = ""
+    """The code of that evidence, for `Approve.seen`."""
 
     @property
     def is_accepted(self) -> bool:
@@ -158,6 +166,11 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     quorum: int
 
 
+def code_of_evidence(digest: str, taken_at: datetime) -> str:
+    """Return the code by which a person says which evidence they have seen: of these arguments, of this instant."""
+    return f"{digest[:6]}-{int(taken_at.timestamp() * 1_000_000) % 16**7:07x}"
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the preview of a call has found out (A18). `digest`: of the arguments of which it was taken. `failure`: why
     there is no text; people may decide all the same."""
@@ -167,6 +180,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: EvidenceKind = "text"
     text: str = ""
     failure: str = ""
+
+    @property
+    def code(self) -> str:
+        """What a person says who has seen it, and no other evidence (`Approve.seen`)."""
+        return code_of_evidence(self.digest, self.taken_at)
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, gc=False):

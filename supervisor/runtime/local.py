@@ -6,10 +6,11 @@ Rules
 - A decision and a cancel count when they are committed. Before that no caller is told that they count (A1).
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal
 
+import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
@@ -32,6 +33,7 @@ from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
 from supervisor.runtime.people.releasing import release
 from supervisor.runtime.plans.allowances import check_end
 from supervisor.runtime.plans.budgets import raise_events
+from supervisor.runtime.plans.decisions import ALONE
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.release import Made
 from supervisor.runtime.plans.rules import book, find_unused, revoke, rule_added
@@ -41,6 +43,8 @@ from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c
 from supervisor.seam.runs import Run, SessionImport
 
+LOOK_SECONDS: Final = 0.05
+"""How often a decision that waits for evidence looks whether it is there."""
 MOST_WAITED_FOR: Final = 100
 """The most approvals of a SendResult."""
 
@@ -49,12 +53,27 @@ class LocalSupervisor(LocalStarting):
     async def _decide(self, command: c.Decide, who: str) -> DecisionResult:
         approval, decision, channel = command.approval, command.decision, command.channel
         self.audience.has_readers = True
-        found = self.store.get_approval(approval) if self.people is not None else None
-        how = Deciding(channel, self.admission.may_decide)
-        if found is not None:
-            await self.admission.of_decision(found, decision, channel)
-            how = how._replace(quorum=self.admission.quorum_of(found, decision))
-        (result,) = await self._run_decided([await decide(self._runner, approval, decision, how)])
+        found = self.store.get_approval(approval) if self.admission.people is not None else None
+        quorum = ALONE if found is None else await self.admission.of_decision(found, decision, channel)
+        how = Deciding(channel, self.admission.may_decide, quorum=quorum)
+        result = await decide(self._runner, approval, decision, how)
+        if result.kind == "unseen" and result.evidence is None:
+            result = await self._until_seen(result, lambda: decide(self._runner, approval, decision, how))
+        (result,) = await self._run_decided([result])
+        return result
+
+    async def _until_seen(
+        self, result: DecisionResult, again: Callable[[], Awaitable[DecisionResult]]
+    ) -> DecisionResult:
+        """Wait for evidence of what a person typed, as long as a preview may take. Run the tree if no process does."""
+        from supervisor.core.declarations.previews import PREVIEW_SECONDS
+
+        root = self.reader.get_approval(result.approval).root_session
+        if result.running or await self._run_declared(root):
+            with anyio.move_on_after(PREVIEW_SECONDS):
+                while result.kind == "unseen" and result.evidence is None:
+                    await anyio.sleep(LOOK_SECONDS)
+                    result = await again()
         return result
 
     async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:

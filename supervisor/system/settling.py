@@ -2,14 +2,18 @@
 
 Rules
 - A path is settled by following its links as they are now. A part that does not exist yet stays as it is spelled.
+- What is there and is no plain file of one name is marked (core/calls/edits.py): writing it does more than it says.
 - Files of ours are the store, what is next to it, the configuration, and the files of tokens and secrets that it names.
   Each is known by its name and by where that leads.
 """
 
 import os
+import stat
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
+
+from supervisor.core.calls.edits import MARKED
 
 _ours: Final[set[str]] = set()
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".secret", ".owners", ".revoked", ".jobs", ".daemon", ".shown")
@@ -20,10 +24,23 @@ def settle(paths: Iterable[str]) -> dict[str, str]:
     found = {}
     for path in paths:
         try:
-            found[path] = os.path.realpath(path)
+            found[path] = leads = os.path.realpath(path)
+            if not _is_plain(leads):
+                found[leads + MARKED] = leads
         except (OSError, ValueError):  # a loop of links, or no path at all
             continue
     return found
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a path is free, or that of a file that has no other name and no execute bit."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not found.st_mode & 0o111
 
 
 def note_ours(path: str | os.PathLike[str], *, is_store: bool = False) -> None:

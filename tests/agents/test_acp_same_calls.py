@@ -9,6 +9,7 @@ from supervisor.agents.acp.permissions import (
     MAX_CLAIM_CHARACTERS,
     TITLE,
     claims_in,
+    edits_in,
     is_same,
     paths_in,
     read,
@@ -174,3 +175,40 @@ def test_the_files_that_codex_changes_are_paths(changes):
     assert policy_of([allow(content.tool, "/srv/app/**")], inside, root_session=None, settled=settled)[0] == "allow"
     other = request("phone", rawInput={"call_id": "1", "changes": changes})
     assert paths_in(other.given, other.ids) == ()
+
+
+EDIT = {"filepath": "/srv/app/a.py", "diff": "--- a\n+++ a\n-x\n+y"}
+CHANGE = {"type": "update", "unified_diff": "-x\n+y", "move_path": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "edits"),
+    [
+        ("edit", EDIT, ("filepath",)),
+        ("edit", {"path": "a", "oldText": "x", "newText": "y"}, ("path",)),
+        (
+            "edit",
+            {"call_id": "1", "changes": {"/srv/app/a": CHANGE}, "grant_root": None, "reason": "why"},
+            ("changes",),
+        ),
+        ("move", EDIT, ()),
+        ("delete", EDIT, ()),
+        ("other", EDIT, ()),
+        ("edit", {**EDIT, "diff": "--- a\n+++ /dev/null\n-x"}, ()),
+        ("edit", {**EDIT, "files": ["b"]}, ()),
+        ("edit", {**EDIT, "path": "b"}, ()),
+        ("edit", {**EDIT, "new_path": "b"}, ()),
+        ("edit", {**EDIT, "command": "rm"}, ()),
+        ("edit", {"call_id": "1", "changes": {"/srv/app/a": {"type": "delete"}}}, ()),
+        ("edit", {"call_id": "1", "changes": {"/srv/app/a": {**CHANGE, "move_path": "b"}}}, ()),
+        ("edit", {"call_id": "1", "changes": {"/srv/app/a": {"update": {"unified_diff": ""}}}}, ()),
+        ("edit", {"call_id": "1", "changes": {"/srv/app/a": "x"}}, ()),
+        ("edit", {"call_id": "1", "changes": {"/srv/app/a": CHANGE}, "grant_root": "/srv"}, ()),
+        ("edit", None, ()),
+        ("edit", ["a"], ()),
+    ],
+)
+def test_an_edit_of_an_agent_is_one_whose_fields_say_nothing_else(kind, given, edits):
+    """A deletion, a move, a command and a field that is not known are no edits, whatever kind the agent calls them."""
+    made = request(kind=kind, rawInput=given)
+    assert edits_in(made.tool, made.given, made.ids) == edits

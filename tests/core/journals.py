@@ -40,6 +40,7 @@ FIELDS = {
     "QuestionAnswered": {"value": Raw(b'"this"'), "by": "ben"},
     "ApprovalDecided": {"by": "ben"},
     "EvidenceTaken": {"digest": "d", "text": "a row"},
+    "EvidenceWanted": {"by": "ana", "digest": "d", "value": Raw(b"{}")},
     "ApprovalVoted": {"by": "ana", "digest": "d", "quorum": 2},
     "ApprovalWithdrawn": {"reason": "cancelled"},
     "ToolCallStarted": {"host": "h", "pid": 1},

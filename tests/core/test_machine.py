@@ -18,6 +18,7 @@ ApprovalDecided.approve   .         .         approved  .         .         .   
 ApprovalDecided.deny      .         .         denied    .         .         .         .         .         .
 ApprovalVoted             .         .         asked     .         .         .         .         .         .
 EvidenceTaken             .         .         asked     .         .         .         .         .         .
+EvidenceWanted            .         .         asked     .         .         .         .         .         .
 ApprovalExpired           .         .         expired   .         .         .         .         .         .
 ApprovalWithdrawn         .         .         withdrawn .         .         .         .         .         .
 ToolCallStarted           .         executing .         executing .         .         .         executing .
@@ -68,6 +69,7 @@ ApprovalReminded          .         .         .         open      .         .
 ApprovalHushed            .         .         .         open      .         .
 ApprovalVoted             .         .         .         open      .         .
 EvidenceTaken             .         .         .         open      .         .
+EvidenceWanted            .         .         .         open      .         .
 ApprovalWithdrawn         .         .         .         open      stopping  .
 QuestionAsked             .         .         .         open      .         .
 QuestionAnswered          .         .         .         open      .         .

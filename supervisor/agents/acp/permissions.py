@@ -24,15 +24,15 @@ Rules
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import unified_diff
 from typing import Any, Final
 
 import msgspec
 
 from supervisor.core.calls.content import CallContent, names_of_claims, shown_content
-from supervisor.core.calls.paths import CHANGES, OF_AGENTS
+from supervisor.core.calls.paths import CHANGES, MOVED, OF_AGENTS
 from supervisor.core.encoding import printable_text
 from supervisor.core.ids import canonical_json, digest_of_value
+from supervisor.core.text.diffs import diff_of
 
 KINDS: Final = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 TITLE: Final = "the agent's title"
@@ -48,6 +48,24 @@ ABOUT_COMMAND: Final = ("description", "parsed_cmd", "proposed_execpolicy_amendm
 """Fields of a raw input with a command that only tell of it: the model's words, and what Codex makes of the command."""
 MAX_CLAIM_CHARACTERS: Final = 65_536  # characters of a claim about a raw input
 DIGITS: Final = 16  # of a digest that a person sees
+OF_EDIT: Final = (
+    *(
+        "content",
+        "diff",
+        "edits",
+        "new_str",
+        "new_string",
+        "newString",
+        "newText",
+        "old_str",
+        "old_string",
+        "oldString",
+    ),
+    *("oldText", "reason", "replace_all", "replaceAll"),
+)
+"""Further fields of a raw input that changes the text of files, and no more."""
+DELETES: Final = "+++ /dev/null"
+"""A line of a diff that deletes a file."""
 CODEX: Final = "codex-acp"
 """The name that Codex gives itself in `agentInfo`."""
 OF_ONE_REQUEST: Final = ("call_id", "turn_id", "started_at_ms")
@@ -195,6 +213,31 @@ def paths_in(given: Any, ids: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(name for name in OF_AGENTS if name in given) + (CHANGES,) * has_changes
 
 
+def edits_in(tool: str, given: Any, ids: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the names of those paths of the raw input that are files whose text the call changes; none if it has a
+    field that may say more, or deletes or moves a file. The kind in the call's name is the agent's word, so the fields
+    must say it, too. `ids`: as in `paths_in`."""
+    ids, names = (*ids,), paths_in(given, ids)
+    if not names or not tool.endswith(".edit") or len(names) > 1:
+        return ()
+    known = {*names, *ids, *OF_EDIT}
+    has_more = any(value is not None and name not in known for name, value in given.items())
+    deletes = any(isinstance(value, str) and DELETES in value for value in given.values())
+    return () if has_more or deletes or not _only_writes(given.get(CHANGES, {})) else names
+
+
+def _only_writes(changes: Mapping[str, Any]) -> bool:
+    """Return whether changes of files add and update them, and move none."""
+    return all(
+        isinstance(change, Mapping)
+        and change.get("type") in ("add", "update")
+        and {*change} <= {"type", "content", "unified_diff", MOVED}
+        and change.get(MOVED) is None
+        and DELETES not in str(change.get("unified_diff"))
+        for change in changes.values()
+    )
+
+
 def is_same(tool: str, given: Any, permission: Permission, seen: str = "") -> bool:
     """Return whether a request is for the same call as one of the same program, in whatever words. `seen`: what a
     person saw of that one, if it had no raw input. Requests that do not say what they are for are never the same; nor
@@ -254,19 +297,7 @@ def _is_diff(part: Any) -> bool:
 
 
 def _diff(change: Mapping[str, Any]) -> str:
-    path, old, new = str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or "")
-    before, after = old.split("\n"), new.split("\n")
-    if len(old) + len(new) <= MAX_CLAIM_CHARACTERS:
-        return "\n".join(unified_diff(before, after, path, path, lineterm=""))
-    # Texts so long may take minutes to compare. All between their equal ends is one change.
-    most = min(len(before), len(after))
-    start = next((place for place in range(most) if before[place] != after[place]), most)
-    end = next((place for place in range(most - start) if before[-1 - place] != after[-1 - place]), most - start)
-    less, more = before[start : len(before) - end], after[start : len(after) - end]
-    counts = f"@@ -{start + 1},{len(less)} +{start + 1},{len(more)} @@"
-    return "\n".join(
-        [f"--- {path}", f"+++ {path}", counts, *(f"-{line}" for line in less), *(f"+{line}" for line in more)]
-    )
+    return diff_of(str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or ""))
 
 
 def _cut(text: str) -> str:

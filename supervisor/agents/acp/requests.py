@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from supervisor.agents.acp.conversation import Conversation, Incoming
 from supervisor.agents.acp.elicitations import AGREED, parts_of
-from supervisor.agents.acp.permissions import claims_in, command_in, paths_in, rejecting
+from supervisor.agents.acp.permissions import claims_in, command_in, edits_in, paths_in, rejecting
 from supervisor.agents.acp.request import Request, asked_for, option_for, question_of
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
@@ -284,6 +284,7 @@ class Requests:
             command=command_in(asked.given),
             claims=claims_in(asked.given, asked.ids, asked.arguments),
             paths=paths_in(asked.given, asked.ids),
+            edits=edits_in(asked.tool, asked.given, asked.ids),
         )
         called.is_ready = self._readiness(request)
         called.asks_model = True

@@ -18,6 +18,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from supervisor.channels.chat.hushing import HOW, hush, read_hush
 from supervisor.channels.chat.presses import APPROVE, DENY, EXPLAIN, REPLY, decision_of, says_yes
@@ -29,16 +30,17 @@ from supervisor.core.approvals.people import People, Person
 from supervisor.core.approvals.questions import is_yes_or_no
 from supervisor.core.errors import InvalidInput, NotEntitled, NotFound, SupervisorError
 from supervisor.core.text.visible import visible
-from supervisor.core.values import Approval
+from supervisor.core.values import Approval, Approve
 from supervisor.seam.channel import Channel
 from supervisor.seam.commands import LAWS, Start
-from supervisor.seam.shown import read_state, until_shown
+from supervisor.seam.shown import read_state
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-RECORDED_SECONDS: Final = 1.0  # seconds
+MOST_SEEN: Final = 100
+"""The most edits that wait for their confirmation; older ones are shown once more."""
 
 
 class Pressed(msgspec.Struct, frozen=True):
@@ -98,6 +100,8 @@ class Answering:
     def __init__(self, channel: str, people: People) -> None:
         self._channel = channel
         self._people = people
+        self._seen: dict[tuple[str, str], Approve] = {}
+        """The edits whose evidence people were told, by approval and person: the same again confirms it (A18)."""
 
     def find_person(self, identity: str) -> Person | str:
         """Return the person with this identity, or the text to tell a stranger."""
@@ -169,22 +173,24 @@ class Answering:
             f"See all of it, and decide, here: {where}"
         )
 
-    async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
-        """Wait up to RECORDED seconds until the store holds the card that was pressed: if this process died between the
-        decision and the record, no process would retire the card (R3)."""
-        await until_shown(supervisor, approval, self._channel, RECORDED_SECONDS)
-
     async def decide(self, supervisor: Supervisor, who: Pressed, code: str, text: str | None, now: datetime) -> Result:
         """Decide as the press says; `text`: what the person wrote into its form. Raises StoreError."""
         try:
             decision = decision_of(code, who.approval, who.name, text)
+            told_of = self._seen.pop((who.approval.id, who.name), None)
+            if isinstance(decision, Approve) and told_of is not None and decision.arguments == told_of.arguments:
+                decision = told_of
             result = await supervisor.decide(who.approval.id, decision, channel=self._channel)
+            if isinstance(decision, Approve) and result.kind == "unseen" and result.seen:
+                if len(self._seen) >= MOST_SEEN:
+                    del self._seen[next(iter(self._seen))]
+                self._seen[who.approval.id, who.name] = replace(decision, seen=result.seen)
             await checkpoint()  # what was decided begins before words are found for the person
         except InvalidInput as error:
             return Result(f"Nothing was decided: {visible(str(error), kind='words')}", is_decision=False)
         except NotEntitled as error:
             return Result(_refused(str(error)), is_decision=False)
-        is_stale = result.kind not in ("accepted", "recorded", "counted")
+        is_stale = result.kind not in ("accepted", "recorded", "counted", "unseen")
         return Result(f"{told(result, now)}. {summary(who.approval)} [{who.approval.id}]", is_stale=is_stale)
 
     async def retire_pressed(self, supervisor: Supervisor, channel: Channel, approval: str, card: str) -> None:

@@ -72,6 +72,8 @@ class Desk:
         self.pending: dict[str, Approval] = {}
         self.selected: str | None = None
         self.edited: dict[str, Any] = {}
+        self.seen: dict[str, str] = {}
+        """The codes of the evidence of edited arguments that the person was shown (A18)."""
         self.drafts: dict[str, str] = {}
         self.granting: Wider | None = None
         """The scope that the person wants to allow; while it is set, the card lists the patterns of that scope."""
@@ -114,6 +116,7 @@ class Desk:
         place = list(self.pending).index(approval)
         del self.pending[approval]
         self.edited.pop(approval, None)
+        self.seen.pop(approval, None)
         self.drafts.pop(approval, None)
         self.forms.pop(approval, None)
         self._forget_shown(approval)
@@ -238,6 +241,7 @@ class Desk:
             return
         del self.drafts[approval]
         self.edited.pop(approval, None)
+        self.seen.pop(approval, None)
         if arguments != original:
             self.edited[approval] = arguments
         self.message = "" if arguments != original else "The arguments are as they were."
@@ -248,7 +252,9 @@ class Desk:
         if not self._may_decide(now):
             return None
         edited: dict[str, Any] | None = self.edited.get(selected)
-        return Decide(selected, Approve(by=self.by, arguments=edited))
+        return Decide(
+            selected, Approve(by=self.by, arguments=edited, seen=None if edited is None else self.seen.get(selected))
+        )
 
     def _answer(self, asked: Approval, key: str, now: float) -> Decide | None:
         """Take a key on a question's card: a choice, yes or no, or `a`, which begins a typed answer."""

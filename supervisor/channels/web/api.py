@@ -60,9 +60,9 @@ from supervisor.core.values import Answer, Approve, Decision, DecisionResult, De
 from supervisor.seam import commands
 from supervisor.seam.runs import Page
 
-_BESIDE: Final = ("scope", "pattern", "uses", "until", "minutes", "arguments", "reason", "value")
+_BESIDE: Final = ("scope", "pattern", "uses", "until", "minutes", "arguments", "seen", "reason", "value")
 _GOES_WITH: Final = {
-    "approve": {"scope", "pattern", "uses", "until", "minutes", "arguments"},
+    "approve": {"scope", "pattern", "uses", "until", "minutes", "arguments", "seen"},
     "deny": {"reason", "scope", "pattern"},
     "answer": {"value"},
 }
@@ -237,6 +237,7 @@ def approval_by(call: Call, body: SaidDecision | ApproveBody) -> Approve:
     return Approve(
         by=call.person.name,
         arguments=body.arguments,
+        seen=body.seen,
         scope=body.scope,
         pattern=body.pattern,
         uses=body.uses,

@@ -42,6 +42,7 @@ DECISION_STATUS: Final = {
     "already": 200,
     "recorded": 202,
     "counted": 202,
+    "unseen": 202,
     "unknown": 404,
     "conflict": 409,
     "closed": 410,

@@ -135,6 +135,7 @@ class SaidDecision(RequestFields, frozen=True, kw_only=True):
     until: Instant | None = None
     minutes: Minutes | None = None
     arguments: dict[str, Any] | None = None
+    seen: str | None = None
     reason: str | None = None
     value: Any = msgspec.UNSET
 
@@ -165,10 +166,11 @@ class Hushed(msgspec.Struct, frozen=True):
 
 class DecisionBody(SaidDecision, frozen=True, kw_only=True):
     """The decision of one person. `approve` takes `scope` and `pattern`, which are one of the approval's `options`, and
-    `arguments`, which replace all arguments of the call. `uses` ends what it allows after so many later calls, `until`
-    at an instant, and `minutes` so many minutes after the decision; the scope is then `session`, unless it is `always`.
-    `deny` takes a `reason`, which the agent sees; and `scope` and `pattern`, for later calls. `answer` takes the
-    `value` that answers the question. `channel`: where the person decides, for the audit trail."""
+    `arguments`, which replace all arguments of the call, with `seen`: the code of their evidence, which the result
+    `unseen` of the same decision names. `uses` ends what it allows after so many later calls, `until` at an instant,
+    and `minutes` so many minutes after the decision; the scope is then `session`, unless it is `always`. `deny` takes a
+    `reason`, which the agent sees; and `scope` and `pattern`, for later calls. `answer` takes the `value` that answers
+    the question. `channel`: where the person decides, for the audit trail."""
 
     channel: ChannelName = "web"
 
@@ -213,6 +215,7 @@ class ApproveBody(RequestFields, frozen=True, kw_only=True):
     until: Instant | None = None
     minutes: Minutes | None = None
     arguments: dict[str, Any] | None = None
+    seen: str | None = None
 
 
 class CancelBody(RequestFields, frozen=True, kw_only=True):

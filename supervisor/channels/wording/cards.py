@@ -347,6 +347,10 @@ def told(result: DecisionResult, now: datetime) -> str:
         case "counted":
             others = "1 more person" if result.missing == 1 else f"{result.missing} more people"
             return f"your vote counts{by}: {others} must decide the same, and until then it waits"
+        case "unseen" if (evidence := result.evidence) is not None:
+            said = f"failed: {visible(evidence.failure, kind='prose')}" if evidence.failure else "says:"
+            text = "" if evidence.failure else f"\n{visible(evidence.text, lines=True)}"
+            return f"nothing is decided yet: submit the same again to confirm it. Its preview {said}{text}"
         case "already":
             return f"already {result.status}{by}{when}; nothing changes"
         case "conflict":

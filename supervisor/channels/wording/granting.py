@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from supervisor.core.approvals.facts import instant_text
+from supervisor.core.calls.edits import BUT_FOR, EDITORS, folder_in
 from supervisor.core.calls.rules import Rule, patterns_of
 from supervisor.core.calls.shell_patterns import what_prefix_shows
 from supervisor.core.text.visible import visible
@@ -90,6 +91,9 @@ def allowance_text(approval: Approval, allowance: Allowance) -> str:
 
 
 def _covers(approval: Approval, pattern: str) -> str:
+    if approval.command is None and folder_in(pattern) is not None:
+        whose = "each of Claude Code's editors" if approval.tool in EDITORS else visible(approval.tool)
+        return f"each edit of a file in this folder by {whose}, {BUT_FOR}"
     if approval.command is None:
         return f"{visible(approval.tool)} with exactly these arguments"
     if len(several := patterns_of(pattern)) > 1:

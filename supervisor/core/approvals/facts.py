@@ -99,7 +99,7 @@ def facts_of(approval: Approval, now: datetime, *, edited: Any = None, wants: st
     first = sum(fact.kind == "command" for fact in facts)
     first += any(fact.kind == "ours" for fact in facts[first : first + 1])  # what runs the command
     facts.insert(first, place_of(content))
-    digest = approval.digest if edited is None else digest_of_value(edited)
+    digest = approval.digest if edited is None else digest_of_value(mask_arguments(edited, approval.secret))
     facts += _evidence(approval, now, digest)
     if edited is not None:
         facts.append(Fact(kind="ours", name="edited", text="by you, just now; nothing is decided yet"))

@@ -35,7 +35,9 @@ def masked_event(event: e.AnyEvent, *, credentials: bool = True) -> e.AnyEvent:
                 arguments = _mask_json(event.arguments, secret, credentials=credentials)
             words = _hidden(event, "reason", "pattern") if credentials else {}
             return event if arguments is event.arguments and not words else replace(event, arguments=arguments, **words)
-        case e.ApprovalVoted(value=value, secret=secret) if secret or credentials:
+        case e.ApprovalVoted(value=value, secret=secret) | e.EvidenceWanted(value=value, secret=secret) if (
+            secret or credentials
+        ):
             said = _mask_json(value, secret, credentials=credentials)
             return event if said is value else replace(event, value=said)
         case e.EvidenceTaken() if credentials and (words := _hidden(event, "text", "failure")):

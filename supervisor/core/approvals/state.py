@@ -92,8 +92,8 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     """One approval. `ended`: the event that ended it; `reminded`: the event that says all of its steps; `cards`: the
     events that say where it is shown; `votes`: the last one of each person, while it is pending; `told`: the last
     reminder that was sent to each target, and the last one that was about to be; `evidence`: the last one of each
-    digest. In an index they are positions and names, it does not have `told`, and `evidence` only while it is pending.
-    """
+    digest; `wanted`: the edit of which a person is to see evidence, until it is there. In an index they are positions
+    and names, it has neither `told` nor `wanted`, and `evidence` only while it is pending."""
 
     status: ApprovalStatus = "pending"
     ended: Any = None
@@ -102,6 +102,7 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
     votes: tuple[Any, ...] = ()
     told: tuple[Any, ...] = ()
     evidence: tuple[Any, ...] = ()
+    wanted: e.EvidenceWanted | None = None
 
     def apply(self, event: e.AnyEvent, position: int | None = None) -> "ApprovalState":
         """Return the approval after an event about it; itself if that changes nothing. `position`: kept in place of the
@@ -132,11 +133,17 @@ class ApprovalState(msgspec.Struct, frozen=True, gc=False):
         if isinstance(event, e.ApprovalVoted) and self.status == "pending":
             others = tuple(each for each in self.votes if _vote(each).by != event.by)
             return replace(self, votes=(*others, event if position is None else _name_of_vote(event)))
-        if isinstance(event, e.EvidenceTaken) and self.status == "pending":
-            named = event if position is None else f"{EVIDENCE}{position}:{event.digest}"
-            rest = tuple(each for each in self.evidence if _digest_of(each) != event.digest)
-            return replace(self, evidence=(*rest, named))
+        if isinstance(event, e.EvidenceTaken | e.EvidenceWanted) and self.status == "pending":
+            return self._with_evidence(event, position)
         return self
+
+    def _with_evidence(self, event: e.EvidenceTaken | e.EvidenceWanted, position: int | None) -> "ApprovalState":
+        if isinstance(event, e.EvidenceWanted):
+            return self if position is not None else replace(self, wanted=event)
+        named = event if position is None else f"{EVIDENCE}{position}:{event.digest}"
+        rest = tuple(each for each in self.evidence if _digest_of(each) != event.digest)
+        wanted = None if self.wanted is None or self.wanted.digest == event.digest else self.wanted
+        return replace(self, evidence=(*rest, named), wanted=wanted)
 
     @property
     def decision(self) -> DecisionKind | None:

@@ -40,8 +40,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallContent(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One call. `folder`: that of the session; None: not known. `command`, `claims`, `secret`, `defaults`, `paths`: the
-    names of the fields that are these."""
+    """One call. `folder`: that of the session; None: not known. `command`, `claims`, `secret`, `defaults`, `paths`,
+    `edits`: the names of the fields that are these."""
 
     tool: str
     raw: msgspec.Raw = JSON_NULL
@@ -55,6 +55,7 @@ class CallContent(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     secret: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
 
     @cached_property
     def arguments(self) -> Any:
@@ -116,6 +117,8 @@ class Requested(Protocol):
     def defaults(self) -> tuple[str, ...]: ...
     @property
     def paths(self) -> tuple[str, ...]: ...
+    @property
+    def edits(self) -> tuple[str, ...]: ...
 
 
 def content_of(
@@ -152,7 +155,15 @@ def content_of_request(
         secret=request.secret if secret is None else secret,
         defaults=request.defaults if edited is None else (),
         paths=request.paths,
+        edits=request.edits,
     )
+
+
+def digest_of_edit(arguments: Any, secret: Collection[str], asked: str) -> str:
+    """Return the digest of arguments that a person gave instead of those whose digest is `asked`. It is another one,
+    too, if only a secret differs; two such edits have the same."""
+    digest = digest_of_value(mask_arguments(arguments, secret))
+    return digest if digest != asked else digest_of_value(["edited", asked])
 
 
 def content_of_approval(approval: Approval) -> CallContent:

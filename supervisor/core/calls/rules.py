@@ -15,6 +15,7 @@ Rules
   calls of a tool that declares which argument is its shell command. None means any arguments: the whole tool.
 - The pattern of a rule on a tool that declares paths may be a path, `/srv/notes.md` or `/srv/app/**`, for calls with
   whatever other arguments. No allow with a pattern covers a call that names a file of ours.
+- The pattern of an allow on a tool that edits files may be a grant, `edits inside /srv/app` (core/calls/edits.py).
 - Whether a call has a command is journaled with its request. A rule may be on a tool that this process does not know: a
   command on a tool without one allows nothing, and its deny asks.
 - A denial of a person that stands (`exact`) denies what an allow of the same pattern would allow: this very call. It is
@@ -35,9 +36,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 import msgspec
 
 from supervisor.core.budgets import TOOL as BUDGET
-from supervisor.core.calls import paths as core_paths, patterns, shell_patterns, shell_words
+from supervisor.core.calls import edits as core_edits, paths as core_paths, patterns, shell_patterns, shell_words
 from supervisor.core.calls.content import CallContent, content_of_approval
-from supervisor.core.calls.folders import folder_of_call, with_folder
+from supervisor.core.calls.folders import folder_of_call, known_folder, with_folder
 from supervisor.core.calls.shell_lists import CommandList, covers_part, meant_patterns, read_list
 from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import canonical_json
@@ -61,6 +62,8 @@ class NamedTool(Protocol):
     def command(self) -> str | None: ...
     @property
     def paths(self) -> tuple[str, ...]: ...
+    @property
+    def edits(self) -> tuple[str, ...]: ...
 
 
 AnyTool: TypeAlias = str | NamedTool
@@ -193,9 +196,12 @@ def make_rule(
             f"the pattern {pattern!r} has characters that are invisible or look like others, or more than "
             f"{MAX_SHOWN_CHARACTERS} of them"
         )
-    is_path = pattern is not None and (paths or _is_path(tool, pattern))
-    is_command = pattern is not None and not is_path and _is_command(tool, pattern)
-    if is_path and pattern is not None:
+    is_grant = pattern is not None and _is_grant_of_edits(tool, pattern, kind, origin)
+    is_path = pattern is not None and not is_grant and (paths or _is_path(tool, pattern))
+    is_command = pattern is not None and not is_path and not is_grant and _is_command(tool, pattern)
+    if is_grant and pattern is not None:
+        pattern = core_edits.normalise(pattern)
+    elif is_path and pattern is not None:
         pattern = core_paths.normalise(pattern)
     elif pattern is not None:
         read_as = "allow" if exact else kind
@@ -261,13 +267,15 @@ def rules_that_say(
     names = content.paths or core_paths.OF_TOOLS.get(content.tool, ())
     # What kind of tool a call with claims is, is the agent's word, so any of them may search.
     is_search = not is_former and (content.tool in core_paths.SEARCHING or bool(content.claims))
-    call = _Call(content.ruled, content.folder, content.command, content.secret, names, settled, ours, is_search)
+    call = _Call(
+        content.ruled, content.folder, content.command, content.secret, names, settled, ours, is_search, content.edits
+    )
     is_empty = bool(content.claims) and not call.arguments
     of_parts: list[Rule] = []
     for rule in rules:
         if rule.session is not None and rule.session != root_session:
             continue
-        if rule.tool != content.tool if not content.claims else not is_about(rule, content.tool, content.claims):
+        if not is_about(rule, content.tool, content.claims):
             continue
         if is_empty and rule.kind == "allow":
             continue
@@ -289,7 +297,10 @@ def rules_that_say(
 def is_about(rule: Rule, tool: str, claims: Collection[str]) -> bool:
     """Return whether a rule is on a tool. If a call has claims, the part of its tool's name after the last dot is one,
     too. Then a rule that denies or asks by arguments is about each tool whose name differs in that part only, and a
-    rule that allows without a pattern is about none: it would go by that part alone."""
+    rule that allows without a pattern is about none: it would go by that part alone. A grant of edits to one tool of
+    an editor is about its others."""
+    if rule.tool != tool and rule.kind == "allow" and rule.tool in core_edits.like(tool):
+        return core_edits.folder_in(rule.pattern) is not None
     ours, dot, _ = tool.rpartition(".") if claims else ("", "", tool)
     if not dot or (rule.tool == tool and rule.kind != "allow"):
         return rule.tool == tool
@@ -307,11 +318,23 @@ def named_paths(
     folder = folder_of_call(cwd or "", own if isinstance(own, str) else None) or None
     found = {core_paths.spelled(each or ".", folder) for each in core_paths.paths_of(arguments, names)}
     for rule in rules:
-        if rule.paths and rule.pattern is not None:
+        if (granted := core_edits.folder_in(rule.pattern)) is not None:
+            found.add(granted)
+        elif rule.paths and rule.pattern is not None:
             found.add(core_paths.read(rule.pattern)[0])
         elif rule.pattern is not None and (fields := patterns.read_object(rule.pattern)) is not None:
             given = (each for each in core_paths.paths_of(fields, names) if each is not None)
             found |= {core_paths.spelled(each.removesuffix(core_paths.BELOW), folder) for each in given}
+    return {each for each in found if each is not None}
+
+
+def named_edits(content: CallContent) -> set[str]:
+    """Return the paths that a grant of edits in the session's folder compares."""
+    folder = known_folder(content.folder)
+    if not content.edits or folder is None:
+        return set()
+    found = {folder, core_paths.spelled(folder, None)}
+    found |= {core_paths.spelled(each or ".", folder) for each in core_paths.paths_of(content.ruled, content.edits)}
     return {each for each in found if each is not None}
 
 
@@ -350,17 +373,35 @@ def grantable(content: CallContent) -> tuple[str | None, ...]:
     return tuple(None if pattern == whole else pattern for pattern in found)
 
 
-def offered(content: CallContent) -> tuple[str | None, ...]:
+def offered(
+    content: CallContent,
+    *,
+    settled: core_paths.Settled = MappingProxyType({}),
+    ours: Collection[str] = (),
+) -> tuple[str | None, ...]:
     """Return the `grantable` patterns of a call and, where these have no prefix, what a person means by "always"
     (`npm run check *`): the patterns of its commands, a line each. These may be allowed, and no denial is made of
-    them: it would deny each command by itself."""
+    them: it would deny each command by itself. A call that edits files in the session's folder has the grant of edits
+    there, last. `settled`, `ours`: as in `policy_of`."""
     found = grantable(content)
+    if content.edits:
+        return (*found, *_grant_of_edits(content, settled, ours))
     if len(found) != 1 or content.command is None:
         return found
     meant = meant_patterns(content.ruled, content.folder, content.command)
     text = "\n".join(meant)
     is_shown = len(text) <= MAX_SHOWN_CHARACTERS and all(_is_readable(each, "code") for each in meant)
     return (*found, text) if meant and is_shown else found
+
+
+def _grant_of_edits(content: CallContent, settled: core_paths.Settled, ours: Collection[str]) -> tuple[str, ...]:
+    folder = known_folder(content.folder)
+    if folder is None:
+        return ()
+    pattern = core_edits.normalise(core_edits.pattern_of(folder))
+    rule = Rule(kind="allow", tool=content.tool, pattern=pattern)
+    is_covered = policy_of([rule], content, root_session=None, settled=settled, ours=ours) is not None
+    return (pattern,) if is_covered and _is_readable(pattern, "code") else ()
 
 
 def patterns_of(pattern: str) -> tuple[str, ...]:
@@ -402,7 +443,15 @@ def allowances(
 
 def find_option(options: Iterable[Option], scope: str, pattern: str | None) -> Option | None:
     """Return the offered option that a decision names, or None; without a pattern, the scope's exact one (A5)."""
-    return next((each for each in options if each.scope == scope and pattern in (None, each.pattern)), None)
+    return next(
+        (
+            each
+            for each in options
+            if each.scope == scope
+            and (each.pattern == pattern or (pattern is None and core_edits.folder_in(each.pattern) is None))
+        ),
+        None,
+    )
 
 
 def deniable(approval: Approval) -> tuple[Option, ...]:
@@ -458,11 +507,24 @@ def why_asked(
             return f"{covering} of the agent does not count: its parents do not allow the call"
     if claims and not call.arguments:
         return "no rule can allow a call of which only the agent's own words are known"
+    if content.edits and (why := _why_no_edit(content, about)):
+        return why
     if content.secret:
         return "no rule allows it: with secret arguments, only a rule for the whole tool could"
     if content.command is not None:
         return _why_no_command(call, [rule for rule in about if is_about(rule, tool, claims)])
     return "no rule allows it"
+
+
+def _why_no_edit(content: CallContent, about: Iterable[Rule]) -> str:
+    """Return what keeps a file from the grant of the folder that it is in; "" if there is no such grant."""
+    for rule in about:
+        folder = core_edits.folder_in(rule.pattern) if is_about(rule, content.tool, content.claims) else None
+        for given in core_paths.paths_of(content.ruled, content.edits) if folder is not None else ():
+            path = None if given is None else core_paths.spelled(given, content.folder)
+            if path is not None and path.startswith(f"{folder}/") and (why := core_edits.why_not_covered(path)):
+                return f"{rule} does not cover it: {why}"
+    return ""
 
 
 def _why_no_command(call: "_Call", about: list[Rule]) -> str:
@@ -501,6 +563,25 @@ def _is_path(tool: AnyTool, pattern: str) -> bool:
     return tool.command is None and bool(tool.paths)
 
 
+def _is_grant_of_edits(tool: AnyTool, pattern: str, kind: Policy, origin: str) -> bool:
+    """Return whether a pattern is a grant of edits. Raises InvalidInput for one that could cover nothing."""
+    if not pattern.startswith(core_edits.INSIDE) or (not isinstance(tool, str) and tool.command is not None):
+        return False
+    folder = core_edits.folder_in(core_edits.normalise(pattern)) if core_edits.folder_in(pattern) is not None else None
+    why = (
+        f"{pattern!r} names no folder: write {core_edits.INSIDE}/srv/app"
+        if folder is None
+        else f"{pattern!r} can only be allowed: deny or ask about the folder itself, as {folder}/**"
+        if kind != "allow"
+        else f"tool {tool.name} says of no argument that it is a file which it edits: declare edits="
+        if not isinstance(tool, str) and not tool.edits
+        else core_edits.why_no_folder(folder)
+    )
+    if why is not None and origin != "decision":  # a decision may be about a command that reads so
+        raise InvalidInput(why)
+    return why is None
+
+
 def _is_command(tool: AnyTool, pattern: str) -> bool:
     """Return whether a pattern is one of commands. If only the name of the tool is known, its text decides."""
     fields = patterns.read_object(pattern)
@@ -521,6 +602,7 @@ class _Call(NamedTuple):
     ours: Collection[str]
     is_search: bool = False
     """Whether its tool may read what is below its paths."""
+    edits: Collection[str] = ()
 
     def is_covered(self, rule: Rule, pattern: str) -> bool:
         if not self._is_matched(rule, pattern):
@@ -546,6 +628,8 @@ class _Call(NamedTuple):
         return folder_of_call(self.cwd or "", own if isinstance(own, str) else None) or None
 
     def _is_matched(self, rule: Rule, pattern: str) -> bool:
+        if self.command is None and core_edits.folder_in(pattern) is not None:
+            return core_edits.covers(pattern, self.arguments, self.edits, self.paths, self._folder, self.settled)
         if rule.paths:
             is_tool_of_files = self.command is None and not self.secret
             return is_tool_of_files and core_paths.covers(

@@ -60,6 +60,7 @@ def foreign_tool(
     secret: Sequence[str] = (),
     path: str | None = None,
     paths: Sequence[str] = (),
+    edits: str | Sequence[str] = (),
     preview: Callable[..., Any] | None = None,
     on_change: OnChange = "deny",
 ) -> ToolSpec[[Mapping[str, Any]], Any]:
@@ -79,7 +80,7 @@ def foreign_tool(
     """
     options: dict[str, Any] = {"policy": policy, "timeout": timeout, "idempotent": idempotent}
     options |= {"editable": editable, "command": command, "secret": secret, "path": path, "paths": paths}
-    options |= {"preview": preview, "on_change": on_change}
+    options |= {"edits": edits, "preview": preview, "on_change": on_change}
     return _ForeignTool(name, fn, schema, description, tuple(claims), **options)
 
 

@@ -100,6 +100,21 @@ class EvidenceTaken(Event, frozen=True, kw_only=True):
     failure: str = ""
 
 
+@event_traits("audited", "evidence", "not copied", "no progress", answers=attrgetter("operation"))
+class EvidenceWanted(Event, frozen=True, kw_only=True):
+    """A person would approve a call with other arguments, and is to see evidence of these first (A18). The process that
+    runs the call takes it: `digest` is that of the arguments in `value`, with secrets masked."""
+
+    operation: str
+    approval: str
+    by: str
+    digest: str
+    value: Raw
+    secret: tuple[str, ...] = ()
+    """As in ApprovalDecided."""
+    channel: str | None = None
+
+
 @event_traits("audited", answers=attrgetter("operation"))
 class ApprovalDecided(Event, frozen=True, kw_only=True):
     """A person's decision; the first wins. `arguments` replaces all of the call's arguments (A8).

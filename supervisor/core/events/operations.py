@@ -114,6 +114,8 @@ class ToolCallRequested(Event, frozen=True, kw_only=True):
     """The most urgency that the caller claims. It is none of these either."""
     paths: tuple[str, ...] = ()
     """Names of the arguments that are paths (core/calls/paths.py)."""
+    edits: tuple[str, ...] = ()
+    """Names of those that are files which the call edits (core/calls/edits.py)."""
     preview: float | None = None
     """Seconds for which cards wait for evidence of its preview; None: it has none, or no person is asked."""
     allowances: tuple[str, ...] = ()

@@ -64,6 +64,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return e.approval_in(self.request) if self.is_asking else None
 
     @property
+    def wants_evidence(self) -> bool:
+        """Whether a person would edit the call for which it waits, and is to see evidence of that first (A18)."""
+        return self.is_asking and self.approval is not None and self.approval.wanted is not None
+
+    @property
     def is_asking(self) -> bool:
         """Whether it waits for a person."""
         return self.approval is not None and self.approval.status == "pending"

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.budgets import A_CALL, Used
 from supervisor.core.calls.content import CallContent, content_of_request
-from supervisor.core.calls.rules import grantable, offered
+from supervisor.core.calls.rules import grantable, named_edits, offered
 from supervisor.core.encoding import JSON_NULL, printable_text
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
@@ -43,7 +43,7 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.divergence import block_here
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.operations.questions import expiry, wait_for_person
+from supervisor.runtime.operations.questions import expiry, wait_for_person, wants_evidence
 from supervisor.runtime.plans.allowances import key_of, uses_of
 from supervisor.runtime.plans.decisions import restored
 from supervisor.runtime.plans.results import denial, encode_details, finished_call, result_of
@@ -183,6 +183,10 @@ class Call(ABC):
         """Begin to take evidence of the call, which waits for a person; None if there is none to take."""
         return None
 
+    async def take_wanted(self) -> None:
+        """Take the evidence of an edit that a person wants."""
+        raise NotImplementedError(f"{self.name} has no preview")
+
     @property
     def preview_seconds(self) -> float | None:
         """Seconds for which cards wait for evidence of the call; None: it has no preview."""
@@ -247,6 +251,7 @@ class Call(ABC):
                 command=content.command,
                 claims=content.claims,
                 paths=content.paths,
+                edits=content.edits,
                 rule=None if ruled is None else ruled[1][0].id or ruled[1][0].origin,
                 allowances=tuple(map(key_of, allowed_by)),
             )
@@ -273,7 +278,7 @@ class Call(ABC):
         if state.cancel is not None or self.attempt.stop_reason is not None:
             raise RunStopping("the run was told to stop, so it asks for no approvals any more")
         has_news = not self.attempt.host.environment.is_former
-        patterns = offered if has_news else grantable
+        patterns = self._offered if has_news else grantable
         return replace(
             request,
             defaults=self.defaults,
@@ -291,6 +296,13 @@ class Call(ABC):
             uses=NEXT_CALLS if has_news and not self.attempt.host.environment.shares_rules else 0,
             minutes=SOME_MINUTES if has_news else 0,
         )
+
+    def _offered(self, content: CallContent) -> tuple[str | None, ...]:
+        if not content.edits:
+            return offered(content)
+        environment = self.attempt.host.environment
+        settle = environment.settle if self.settled is None else partial(_given, self.settled)
+        return offered(content, settled=settle(named_edits(content)), ours=environment.files_of_ours())
 
     def _why(self, ruled: Ruled | None, view: View, state: SessionState) -> str:
         rules, own = self.attempt.host.rules, self.attempt.spec.rules
@@ -339,7 +351,7 @@ class Call(ABC):
         why = why_not_begun(
             None if ruled is None else first_of(ruled),
             self.own_policy(record.arguments) if ruled is None else ruled[0],
-            self.name,
+            content.tool,
             is_decided=record.is_decided,
             was_ruled=record.request.rule is not None,
         )
@@ -452,6 +464,9 @@ async def run(make: Callable[[], Call]) -> ToolResult[Any]:
                 taking = call.begin_evidence()
                 try:
                     await wait_for_person(attempt, operation)
+                    while wants_evidence(attempt, operation):
+                        await call.take_wanted()
+                        await wait_for_person(attempt, operation)
                 finally:
                     if taking is not None:
                         taking.cancel()

@@ -8,6 +8,8 @@ Rules
 - Evidence of other arguments than today's code would pass is not taken, and none before a replay has ended. Neither is
   that of a call that was asked before its tool had a preview.
 - What goes wrong is evidence, too: it is journaled with its reason, shown, and blocks nothing.
+- A person who edits the arguments sees evidence of these before the decision counts: the first submit journals that it
+  is wanted, the call takes it, and the decision that names its code is made (runtime/people/unseen.py).
 - If the process dies before evidence is on disk, the next attempt takes it. People get no second one.
 - Just before the effect the preview is taken again. Another state denies the call, and so does a preview that fails
   now: it cannot say that all is as it was. Nothing guards the moment between this and the effect.
@@ -23,7 +25,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.calls.content import CallContent
+from supervisor.core.calls.content import CallContent, digest_of_edit
 from supervisor.core.declarations.previews import (
     PREVIEW_SECONDS,
     PreviewContext,
@@ -33,11 +35,10 @@ from supervisor.core.declarations.previews import (
 )
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
-from supervisor.core.ids import digest_of_value
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import MASK
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.bodies import DeadlinePassed
+from supervisor.runtime.attempt.bodies import DeadlinePassed, Running
 from supervisor.runtime.attempt.tracebacks import explain, secrets_in
 from supervisor.runtime.environment import Body
 from supervisor.runtime.journal.writer import View
@@ -85,7 +86,8 @@ class Taking:
                 if not self._is_over:
                     await attempt.pass_barrier()
                 if not self._is_over:
-                    await attempt.append_if_live(self._plan(await _taken(call)))
+                    taken = await _taken(call, call.record.arguments, is_edited=False)
+                    await attempt.append_if_live(plan_of(call, self._approval, call.content.digest, taken))
         except (Suspended, RunStopping):
             pass  # the call gets the same exception, and unwinds
         finally:
@@ -96,27 +98,45 @@ class Taking:
         """Whether the call waits no more. Its session may have left memory then."""
         return self._scope.cancel_called or self._call.attempt.has_ended
 
-    def _plan(self, taken: Previewed | PreviewFailed) -> Callable[[View, SessionState], Iterable[e.AnyEvent]]:
-        call, approval = self._call, self._approval
 
-        def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
-            record = state.operations.get(call.operation)
-            if record is None or record.pending_approval != approval:
-                return
-            failure = str(taken) if isinstance(taken, PreviewFailed) else ""
-            kind, text, state_read = Previewed("text", "", "") if isinstance(taken, PreviewFailed) else taken
-            yield e.EvidenceTaken(
-                at=call.now(),
-                operation=call.operation,
-                approval=approval,
-                digest=call.content.digest,
-                kind=kind,
-                text=text,
-                state=state_read,
-                failure=failure,
-            )
+def plan_of(
+    call: Previewing, approval: str, digest: str, taken: Previewed | PreviewFailed
+) -> Callable[[View, SessionState], Iterable[e.AnyEvent]]:
+    """Return the plan that journals evidence of the arguments with this digest, while the call waits."""
 
-        return plan
+    def plan(view: View, state: SessionState) -> Iterable[e.AnyEvent]:
+        record = state.operations.get(call.operation)
+        if record is None or record.pending_approval != approval:
+            return
+        failure = str(taken) if isinstance(taken, PreviewFailed) else ""
+        kind, text, state_read = Previewed("text", "", "") if isinstance(taken, PreviewFailed) else taken
+        yield e.EvidenceTaken(
+            at=call.now(),
+            operation=call.operation,
+            approval=approval,
+            digest=digest,
+            kind=kind,
+            text=text,
+            state=state_read,
+            failure=failure,
+        )
+
+    return plan
+
+
+async def take_wanted(call: Previewing) -> None:
+    """Take evidence of the edit that a person wants. What cannot be taken is evidence, too: it blocks nothing."""
+    approval = call.record.approval
+    assert approval is not None
+    assert approval.wanted is not None
+    wanted = approval.wanted
+    await call.attempt.pass_barrier()
+    taken = (
+        PreviewFailed("the tool has no preview any more")
+        if call.tool.preview is None
+        else await _taken(call, wanted.value, is_edited=True)
+    )
+    await call.attempt.append(plan_of(call, wanted.approval, wanted.digest, taken))
 
 
 def to_take(call: Previewing) -> Taking | None:
@@ -142,11 +162,14 @@ async def why_changed(call: Previewing) -> str | None:
     if record.approval is None or record.started is not None or call.tool.on_change == "run":
         return None
     asked = record.edited is None
-    digest = call.content.digest if asked else digest_of_value(msgspec.json.decode(record.arguments))
+    digest = call.content.digest
+    if not asked:
+        assert isinstance(record.request, e.ToolCallRequested)
+        digest = digest_of_edit(msgspec.json.decode(record.arguments), record.request.secret, record.request.digest)
     before = evidence_of(record, digest)
     if before is None or not before.state:
         return None
-    now = await _taken(call)
+    now = await _taken(call, record.arguments, is_edited=not asked)
     if isinstance(now, PreviewFailed):
         return (
             f"its preview failed when it was taken again, so what was approved may have changed: {now}; call it again"
@@ -154,35 +177,35 @@ async def why_changed(call: Previewing) -> str | None:
     return None if now.state == before.state else f"changed since {record.approval.by} approved; call it again"
 
 
-async def _taken(call: Previewing) -> Previewed | PreviewFailed:
-    """Take the preview of a call, with the arguments that would run. Raises nothing but a cancellation."""
-    attempt, record, what = call.attempt, call.record, f"the preview of tool {call.tool.name}"
+async def _taken(call: Previewing, raw: msgspec.Raw, *, is_edited: bool) -> Previewed | PreviewFailed:
+    """Take the preview of a call, with these arguments. Raises nothing but a cancellation."""
+    attempt, what = call.attempt, f"the preview of tool {call.tool.name}"
     reason = f"preview:{call.operation}"
     attempt.watch.pause(reason, "call")
     try:
-        returned = await _call_preview(call, what)
+        returned = await _call_preview(call, raw, what, is_edited=is_edited)
         found = read_preview(returned, what)
     except PreviewFailed as failure:
         return failure
     except InvalidInput as misfit:
-        return PreviewFailed(_shown(call, record, str(misfit)))
+        return PreviewFailed(_shown(call, raw, str(misfit)))
     except Exception as error:  # noqa: BLE001 # what it returned is the user's: its cells may raise anything
-        return PreviewFailed(_shown(call, record, explain(error, what)))
+        return PreviewFailed(_shown(call, raw, explain(error, what)))
     finally:
         attempt.watch.resume(reason)
-    return found._replace(text=_shown(call, record, found.text))
+    return found._replace(text=_shown(call, raw, found.text))
 
 
-async def _call_preview(call: Previewing, what: str) -> object:
+async def _call_preview(call: Previewing, raw: msgspec.Raw, what: str, *, is_edited: bool) -> object:
     """Return what the preview returns. Raises PreviewFailed."""
-    attempt, host, record = call.attempt, call.attempt.host, call.record
+    attempt, host = call.attempt, call.attempt.host
     if why := host.bodies.refusal:
         raise PreviewFailed(why)
-    arguments = call.check(record.arguments, is_edited=record.edited is not None)
+    arguments = call.check(raw, is_edited=is_edited)
     facts = attempt.state.facts
     context = PreviewContext(session=attempt.session, requester=facts.requester, cwd=facts.cwd)
     args, kwargs = call.tool.spread_for_preview(context, arguments)
-    running = host.bodies.of(attempt.session, attempt.spec.name, call.operation, what, begins_again=False)
+    running = Running(host.bodies, attempt.session, attempt.spec.name, call.operation, what, begins_again=False)
     body = Body(
         kind="call",
         name=call.tool.name,
@@ -207,14 +230,14 @@ async def _call_preview(call: Previewing, what: str) -> object:
             raise running.cancellation from None
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise PreviewFailed(_shown(call, record, explain(error, what))) from None
+        raise PreviewFailed(_shown(call, raw, explain(error, what))) from None
     if running.cancellation is not None:
         raise running.cancellation
     return returned
 
 
-def _shown(call: Previewing, record: Operation, text: str) -> str:
+def _shown(call: Previewing, raw: msgspec.Raw, text: str) -> str:
     """Return a text of a preview without the values of secret arguments."""
-    for secret in sorted(secrets_in(record.arguments, call.tool.secret), key=len, reverse=True):
+    for secret in sorted(secrets_in(raw, call.tool.secret), key=len, reverse=True):
         text = text.replace(secret, MASK)
     return cut_text(text)

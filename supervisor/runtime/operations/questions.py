@@ -38,11 +38,11 @@ def expiry(now: datetime, *seconds: float | None) -> datetime | None:
 
 
 def wait_for_person(attempt: Attempt, operation: str) -> Coroutine[Any, Any, None]:
-    """Wait until a person has decided, or the approval has expired or was withdrawn. This is no coroutine of its own:
-    most waits are for people, and one more frame would add a tenth to the memory of each."""
+    """Wait until a person has decided or wants evidence, or the approval has expired or was withdrawn. This is no
+    coroutine of its own: most waits are for people, and one more frame would add a tenth to the memory of each."""
     record = attempt.state.operations[operation]
     if record.expires_at is None:
-        return attempt.wait(operation, operation, partial(_is_settled, attempt, operation))
+        return attempt.wait(operation, operation, partial(_is_over, attempt, operation))
     return _wait_until(attempt, operation, record.expires_at, record.began_at)
 
 
@@ -51,6 +51,8 @@ async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime, si
     attempt.timers[operation] = expires_at
     try:
         await _wait_for_deadline(attempt, operation, deadline)
+        if wants_evidence(attempt, operation) and anyio.current_time() < deadline:
+            return
         approval = attempt.state.operations[operation].pending_approval
         while approval is not None and not await attempt.host.environment.claim_expiry(approval):
             await _wait_for_deadline(attempt, operation, anyio.current_time() + ON_ITS_WAY_SECONDS)
@@ -70,7 +72,7 @@ async def _wait_for_deadline(attempt: Attempt, operation: str, deadline: float) 
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
         await attempt.wait(
-            operation, operation, lambda: _is_settled(attempt, operation) or anyio.current_time() >= deadline
+            operation, operation, lambda: _is_over(attempt, operation) or anyio.current_time() >= deadline
         )
     finally:
         attempt.host.alarm.take_back(due)
@@ -78,6 +80,16 @@ async def _wait_for_deadline(attempt: Attempt, operation: str, deadline: float) 
 
 def _is_settled(attempt: Attempt, operation: str) -> bool:
     return not attempt.state.operations[operation].is_asking
+
+
+def _is_over(attempt: Attempt, operation: str) -> bool:
+    """Whether a wait for a person ends: they have decided, or would edit a call and want its evidence first."""
+    return _is_settled(attempt, operation) or wants_evidence(attempt, operation)
+
+
+def wants_evidence(attempt: Attempt, operation: str) -> bool:
+    """Whether the call that waits is to take evidence of an edit. One that is only replayed takes none."""
+    return attempt.state.operations[operation].wants_evidence and not attempt.host.only_replays
 
 
 async def ask(

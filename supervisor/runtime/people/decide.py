@@ -135,6 +135,8 @@ def _ready(runner: "Runner", approval: str, decision: Decision) -> _Ready | None
 def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tuple[list[Entry], DecisionResult | None]:
     """Return the entries of a decision, and its result; None if it does not count. Raises InvalidInput."""
     now, checked, by, claims = runner.clock.now(), ready.checked, ready.by, runner.environment.claims_decisions
+    if checked.edited is not None and (asked := _unseen(runner, view, ready, how)) is not None:
+        return asked
     entries, decided = decision_entries(
         view,
         ready.asking,
@@ -186,6 +188,22 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
         batch=how.batch,
     )
     return entries, result
+
+
+def _unseen(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tuple[list[Entry], DecisionResult] | None:
+    """Return the answer to an edit whose evidence its person has not seen; None if it may count (A18)."""
+    from supervisor.runtime.people.unseen import NOT_RUNNING, NOT_YET, unseen  # most decisions edit nothing
+
+    session, operation = ready.asking
+    if (state := view.find_session(session)) is None:
+        return None
+    about = {"approval": ready.approval, "by": ready.by} | ({} if how.channel is None else {"channel": how.channel})
+    if (found := unseen(state, operation, ready.decision, ready.checked, about, runner.clock.now())) is None:
+        return None
+    wanted, result = found
+    running = _is_running(runner.journal.store, state.facts.root)
+    why = "" if result.evidence is not None else NOT_YET if running else NOT_RUNNING
+    return [(session, each) for each in wanted], replace(result, by=ready.by, running=running, batch=how.batch, why=why)
 
 
 async def _lost_to(runner: "Runner", ready: _Ready, how: Deciding) -> DecisionResult:

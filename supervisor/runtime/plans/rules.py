@@ -20,6 +20,7 @@ from datetime import datetime
 
 from supervisor.core import events as e
 from supervisor.core.calls.content import CallContent
+from supervisor.core.calls.edits import like
 from supervisor.core.calls.rules import (
     Rule,
     checked_rule,
@@ -28,6 +29,7 @@ from supervisor.core.calls.rules import (
     is_about,
     is_meant,
     make_rule,
+    named_edits,
     named_paths,
     patterns_of,
     rules_that_say,
@@ -77,9 +79,10 @@ class Ruling:
         rules. `kept`: the allowances that its request has used. The arguments are decoded only if a rule may be about
         the call.
         """
-        rules = (*in_order(view, self.about(view, facts, content), now, kept)[0], *more)
-        if not rules:
+        about = self.about(view, facts, content)
+        if not (about or more):
             return None
+        rules = (*in_order(view, about, now, kept)[0], *more)
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
         root = facts.root
@@ -109,15 +112,16 @@ class Ruling:
         """Return the rules that are about a call."""
         tool, claims = content.tool, content.claims
         declared = (*self.from_code, *self.shared, *facts.rules)
-        written = book(view)
+        written, own = book(view), [rule for rule in declared if is_about(rule, tool, claims)]
         if claims:
-            own = [rule for rule in declared if is_about(rule, tool, claims)]
             return (*own, *written.find_claimed(tool, facts.root))
-        return (*[rule for rule in declared if rule.tool == tool], *written.find(tool, facts.root))
+        others = [rule for name in like(tool) for rule in written.find(name, facts.root) if is_about(rule, tool, ())]
+        return (*own, *written.find(tool, facts.root), *others)
 
     def paths(self, view: View, facts: e.SessionCreated, content: CallContent) -> list[str]:
         """Return the paths that `of_call` settles, in order."""
-        return sorted(named_paths(self.about(view, facts, content), content.arguments, content.paths, facts.cwd))
+        named = named_paths(self.about(view, facts, content), content.arguments, content.paths, facts.cwd)
+        return sorted(named | named_edits(content))
 
     def find(self, view: View) -> list[Rule]:
         """Return all rules that hold, the program's first."""

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -25,8 +25,35 @@ from supervisor.store.postgres.pieces import Pieces, Statement
 from supervisor.system.identity import HOST
 from supervisor.system.withheld import withhold_all, withhold_secret
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """One whose waits can be given up: then it is broken. `give_up` is asked every few milliseconds of a wait, with the
+    seconds that it has lasted."""
+
+    give_up: Callable[[float], bool] | None = None
+
+    def wait(self, gen: Generator[Any, Any, Any], interval: float = 0.1, *given: Any, **options: Any) -> Any:
+        if (give_up := self.give_up) is not None:
+            gen, interval = _given_up(gen, give_up), _ASKED_SECONDS
+        return super().wait(gen, interval, *given, **options)
+
+
+def _given_up(gen: Generator[Any, Any, Any], give_up: Callable[[float], bool]) -> Generator[Any, Any, Any]:
+    begun = time.monotonic()
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and give_up(time.monotonic() - begun):
+                gen.close()
+                raise psycopg.OperationalError("the server does not answer")
+            state = gen.send(ready)
+    except StopIteration as done:
+        return done.value
+
+
+_ASKED_SECONDS: Final = 0.008
+"""Seconds between two questions whether a wait is given up."""
 SETTINGS: Final = {
     "synchronous_commit": "on",
     "idle_in_transaction_session_timeout": "10s",  # a writer that was stopped holds the lock no longer
@@ -82,7 +109,7 @@ class Address:
     def connect(self, what: str) -> Connection:
         """Raises psycopg.OperationalError, and StoreUnreadable for a server that cannot keep a store."""
         settings = {**SETTINGS, "search_path": self.schema}
-        connection: Connection = psycopg.connect(
+        connection = Connection.connect(
             self.conninfo,
             autocommit=True,
             cursor_factory=psycopg.RawCursor,
@@ -136,7 +163,14 @@ def is_lost(error: BaseException, connection: Connection | None) -> bool:
 class Line:
     """One connection that is made again when it breaks. One thread at a time uses it."""
 
-    def __init__(self, address: Address, what: str, prepare: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        what: str,
+        prepare: Callable[[Connection], None],
+        give_up: Callable[[float], bool] | None = None,
+    ) -> None:
+        self._give_up = give_up
         self._address = address
         self._what = what
         self._prepare = prepare
@@ -152,6 +186,7 @@ class Line:
         """Connect at once. Raises psycopg.Error, StoreUnreadable."""
         self._is_closed = False
         self._connection = self._connect()
+        self._connection.give_up = self._give_up
         self._came.set()
 
     def get(self, wait: float = 0.0) -> Connection | None:
@@ -209,6 +244,7 @@ class Line:
                 self._came.set()
                 time.sleep(1.0)
             else:
+                connection.give_up = self._give_up
                 self._connection, self.down_since, self.refused = connection, None, None
                 if self._is_closed:
                     connection.close()

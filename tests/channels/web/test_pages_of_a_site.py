@@ -13,11 +13,12 @@ from sites import csrf_of, world
 from test_who_may import log_in
 from watching import next_of
 
-from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor
+from supervisor import Approve, Context, Deny, Usage, agent, open_supervisor, tool
 from supervisor.channels.web import make_web
 from supervisor.channels.web.pages.inbox import OPEN_CARDS
 from supervisor.core.approvals.people import People, Person, TokenHash, hash_token
 from supervisor.core.events.asking import DecisionRefused
+from supervisor.seam.shown import until_shown
 
 pytestmark = pytest.mark.anyio
 ORIGIN = "http://localhost"
@@ -152,11 +153,14 @@ async def test_the_history_says_who_decided_where_and_what_came_of_it(tmp_path):
         for number in range(27):
             asked = await an_approval(supervisor, f"bread{number}")
             await supervisor.decide(asked, Deny(by="bob", reason="stale"), channel="web")
-        await supervisor.decide(await an_approval(supervisor, "jam"), Approve(by="ana"), channel="web")
+        asked = await an_approval(supervisor, "jam")
+        await until_shown(supervisor, await supervisor.get_approval(asked), "web", 30)
+        await supervisor.decide(asked, Approve(by="ana"), channel="web")
         while "ok" not in (jam := (await ana.get("/history?text=jam&by=ana")).text):
             await anyio.sleep(0.01)
         assert jam.count("<article") == 1
-        assert "approved" in jam
+        course = re.sub(r"<[^>]+>", "", "; ".join(re.findall(r"(?s)<li>(.+?)</li>", jam)))
+        assert re.fullmatch(r"shown in web ; approved by ana \(web\); note: ok: noted jam", course)
         first = (await ana.get("/history?by=bob&text=bread")).text
         older = html.unescape(re.search(r'href="(/history[^"]+after=[^"]+)"', first)[1])
         assert (first.count("<article"), (await ana.get(older)).text.count("<article")) == (25, 2)
@@ -271,3 +275,34 @@ async def test_the_inbox_and_the_pages_of_sessions_show_what_was_spent(tmp_path)
         assert (await ana.get("/")).text.count("spent 0.25 USD") == len(others) + 1, "of folded rows, too"
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await run.result() == "ok"
+
+
+def noted_by(text: str) -> str:
+    return f"it would note {text}"
+
+
+@tool(preview=noted_by)
+async def note_seen(text: str) -> str:
+    return f"noted {text}"
+
+
+@agent
+async def noting_seen(ctx: Context) -> str:
+    return (await ctx.call(note_seen, "bread")).content
+
+
+async def test_an_edit_on_the_page_shows_its_evidence_and_the_same_form_again_confirms_it(tmp_path):
+    """A18: the page keeps what was typed, and the code of the evidence; another text is looked at anew."""
+    async with site(tmp_path) as (supervisor, browser):
+        run = await supervisor.start(noting_seen, session="s", requester="ana")
+        place = f"/approvals/{(await next_of(supervisor.watch_approvals())).id}/decision"
+        bob = await browser("bob")
+        await bob.get("/")
+        first = await bob.post(place, decision="edit", arguments='{"text": "salt"}')
+        assert first.status_code == 202
+        assert "it would note salt" in first.text
+        seen = re.search(r'name="seen" value="([^"]+)"', first.text)[1]
+        other = await bob.post(place, decision="edit", arguments='{"text": "milk"}', seen=seen)
+        assert "it would note milk" in other.text
+        await bob.post(place, decision="edit", arguments='{"text": "salt"}', seen=seen)
+        assert await run.result() == "noted salt"

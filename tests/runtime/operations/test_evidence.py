@@ -187,17 +187,6 @@ async def test_a_run_that_is_cancelled_ends_its_preview(store):
         assert "EvidenceTaken" not in names(store, "s")
 
 
-async def test_arguments_that_a_person_edits_are_compared_with_nothing():
-    """The evidence is of the arguments as they were asked."""
-    async with opened() as supervisor:
-        run = await supervisor.start(deletes, "t", session="s")
-        asked = await with_evidence(supervisor)
-        rows.append("c")
-        await supervisor.decide(asked.id, Approve(by="ana", arguments={"table": "other", "pin": ""}))
-        assert (await run.result())[0] == "ok"
-        assert effects == ["other"]
-
-
 class Broken:
     def __str__(self):
         raise RuntimeError("a cell")
@@ -333,3 +322,97 @@ async def test_a_preview_takes_arguments_that_the_tool_has():
 
 async def foreign(arguments: dict[str, object]) -> str:
     return ""
+
+
+async def test_an_edit_counts_once_its_evidence_was_seen(store):
+    """The first submit says what the preview of the typed arguments found; the same with its code counts."""
+    async with opened(store) as supervisor:
+        run = await supervisor.start(deletes, "t", session="s")
+        asked = await with_evidence(supervisor)
+        edited = {"table": "gone", "pin": ""}
+        for seen in (None, "", asked.evidence[0].code):
+            result = await supervisor.decide(asked.id, Approve(by="ana", arguments=edited, seen=seen))
+            assert (result.kind, result.status) == ("unseen", "pending")
+            assert "no such table" in result.evidence.failure
+        edited = {"table": "u", "pin": ""}
+        result = await supervisor.decide(asked.id, Approve(by="ana", arguments=edited, seen=result.seen))
+        assert (result.kind, result.evidence.text) == ("unseen", "row\n---\na\nb")
+        assert names(store, "s").count("EvidenceWanted") == 2
+        assert (await supervisor.decide(asked.id, Approve(by="ana", arguments=edited, seen=result.seen))).is_accepted
+        assert await run.result() == ("ok", "deleted", "done")
+    assert effects == ["u"]
+
+
+async def test_an_edited_call_whose_state_has_changed_since_it_was_seen_is_denied():
+    async with opened() as supervisor:
+        run = await supervisor.start(deletes, "t", session="s")
+        asked = await with_evidence(supervisor)
+        edited = {"table": "u", "pin": ""}
+        result = await supervisor.decide(asked.id, Approve(by="ana", arguments=edited))
+        rows.append("c")
+        await supervisor.decide(asked.id, Approve(by="ana", arguments=edited, seen=result.seen))
+        assert await run.result() == ("denied", "changed since ana approved; call it again", "none")
+    assert effects == []
+
+
+async def test_the_arguments_as_they_were_asked_need_no_second_look():
+    async with opened() as supervisor:
+        run = await supervisor.start(deletes, "t", session="s")
+        asked = await with_evidence(supervisor)
+        result = await supervisor.decide(asked.id, Approve(by="ana", arguments={"table": "t", "pin": ""}))
+        assert result.kind == "accepted"
+        assert await run.result() == ("ok", "deleted", "done")
+
+
+async def test_an_edit_of_a_run_that_has_left_memory_brings_it_back_to_look():
+    async with opened(passivate_after=1) as supervisor:
+        run = await supervisor.start(deletes, "t", session="s")
+        asked = await with_evidence(supervisor)
+        await anyio.sleep(10)
+        edited = {"table": "u", "pin": ""}
+        result = await supervisor.decide(asked.id, Approve(by="ana", arguments=edited))
+        assert result.evidence.text == "row\n---\na\nb"
+        await supervisor.decide(asked.id, Approve(by="ana", arguments=edited, seen=result.seen))
+        assert await run.result() == ("ok", "deleted", "done")
+
+
+async def test_an_edit_that_no_process_can_look_at_decides_nothing():
+    """It is wanted on disk, and is there once the session runs again, for whoever submits the same."""
+    store = ForkingStore()
+    async with opened(store) as supervisor:
+        await supervisor.start(deletes, "t", session="s")
+        asked = await with_evidence(supervisor)
+        held.append(1e6)
+        edited = Approve(by="ana", arguments={"table": "u", "pin": ""})
+        result = await supervisor.decide(asked.id, edited)
+        assert (result.kind, result.evidence, result.seen) == ("unseen", None, "")
+        assert "submit them again" in result.why
+    assert effects == []
+
+
+async def test_a_secret_that_a_person_types_is_in_no_evidence():
+    """Its digest is of the mask."""
+
+    def reads(pin: str) -> str:
+        return f"the pin is {pin}"
+
+    @tool(preview=reads, secret=["pin"])
+    async def pay(pin: str) -> str:
+        effects.append(pin)
+        return "paid"
+
+    @agent
+    async def pays(ctx: Context) -> str:
+        return (await ctx.call(pay, "1234")).kind
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(pays, session="s")
+        asked = await with_evidence(supervisor)
+        edited = {"pin": "98765"}
+        result = await supervisor.decide(asked.id, Approve(by="ana", arguments=edited))
+        assert "98765" not in result.evidence.text
+        await supervisor.decide(asked.id, Approve(by="ana", arguments=edited, seen=result.seen))
+        assert await run.result() == "ok"
+        assert "98765" not in str([*await supervisor.find_entries("s")])
+    assert effects == ["98765"]

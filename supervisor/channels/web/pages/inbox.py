@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from supervisor.channels.chat import presses
 from supervisor.channels.web.pages.drawn_facts import Fact, change_of, drawn_fact
@@ -312,11 +313,16 @@ def decision_of(approval: Approval, form: Mapping[str, str], by: str) -> Decisio
             if field is None or (verb == "answer") != (approval.kind == "question"):
                 raise InvalidInput("this approval has no such form; load the page again")
             value = read_form(field, form)
-            return Answer(value=value, by=by) if verb == "answer" else Approve(arguments=value, by=by)
+            return (
+                Answer(value=value, by=by)
+                if verb == "answer"
+                else Approve(arguments=value, by=by, seen=form.get("seen"))
+            )
         case "answer":
             return Answer(value=_answer(approval, form), by=by)
         case "edit":
-            return presses.decision_of(presses.EDIT, approval, by, form.get("arguments", ""))
+            edited = presses.decision_of(presses.EDIT, approval, by, form.get("arguments", ""))
+            return replace(edited, seen=form.get("seen")) if isinstance(edited, Approve) else edited
         case "deny":
             return presses.decision_of(presses.EXPLAIN, approval, by, form.get("reason", ""))
         case _:

@@ -182,7 +182,8 @@ async def decide(visit: Visit) -> Response:
     told = "" if result.kind == "accepted" and not result.released else cards.told(result, visit.now)
     if not result.running and result.is_accepted:
         told = "Kept; it counts as soon as the session runs again. A daemon runs it by itself."
-    return await _card(visit, approval.id, DECISION_STATUS[result.kind], told=told)
+    typed = {**visit.form, "seen": result.seen} if result.kind == "unseen" else None
+    return await _card(visit, approval.id, DECISION_STATUS[result.kind], told=told, typed=typed)
 
 
 async def count(visit: Visit) -> Response:
