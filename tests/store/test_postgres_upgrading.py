@@ -147,7 +147,7 @@ async def test_a_store_on_postgresql_of_each_format_goes_on(number, is_newer, po
             statuses = {view.id: view.status for view in await supervisor.find_sessions()}
             used = {"used": "completed"}
             assert statuses == {"done": "completed", "waits": "waiting_approval", **used}
-            denies, allowance = await supervisor.find_rules()
+            denies, *allowances = await supervisor.find_rules()
             assert (denies.kind, denies.tool) == ("deny", "rm")
             assert [(each.uses, each.used, each.ended) for each in allowances] == [(2, 1, False)]
             run = await supervisor.resume("waits")
