@@ -23,7 +23,6 @@ Rules
 The module is longer than 400 lines because the host of cards and what it is asked of an approval are one story.
 """
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -100,7 +99,7 @@ class LocalCards:
     @cached_property
     def _me(self) -> str:
         """The name of this process, by which others know who is about to tell people."""
-        return secrets.token_hex(8)
+        return self._runner.environment.new_session_id()
 
     def now(self) -> datetime:
         return self._runner.clock.now()
