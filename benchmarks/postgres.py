@@ -46,7 +46,9 @@ class Found(NamedTuple):
     per_second: float
     p50: float
     commits: float
-    """Of an approved call."""
+    cpu: float
+    """Commits, and seconds of this program's processor, of an approved call. The latter hardly depends on what else the
+    machine does."""
 
 
 @agent(inactivity_timeout=3600)
@@ -99,6 +101,7 @@ def _tell(report: Report, found: dict[str, list[Any]], missing: dict[str, str]) 
                 report.values(what, [one.per_second for one in each], "/s")
                 report.values("  p50", [one.p50 for one in each], "ms", 1e3)
                 report.values("  commits of a call", [one.commits for one in each])
+                report.values("  CPU of a call", [one.cpu for one in each], "ms", 1e3)
             ours = [one.per_second for one in near]
             ratio = partial(report.ratio, sessions=sessions, backend=backend)
             ratio(
@@ -155,13 +158,13 @@ async def _measure(store: Store, sessions: int, count: int, first: int = 0, at: 
             while len(await supervisor.find_approvals(limit=None)) < sessions:
                 await anyio.sleep(0.01)
             await anyio.sleep(max(0.0, at - time.time()))  # other processes begin at the same time
-            begun, before = perf_counter(), commits
+            begun, before, cpu = perf_counter(), commits, time.process_time()
             tasks.start_soon(_decide_all, supervisor, decided, set(numbers))
             for each in runs:
                 assert (await each.outcome()).kind == "succeeded"
-            seconds, calls = perf_counter() - begun, sessions * count
+            seconds, calls, cpu = perf_counter() - begun, sessions * count, time.process_time() - cpu
             took = [agents.effects[note] - instant for note, instant in decided.items()]
-            raise Left(Found(calls / seconds, statistics.median(took), (commits - before) / calls))
+            raise Left(Found(calls / seconds, statistics.median(took), (commits - before) / calls, cpu / calls))
     except* Left as left:
         found: Any = left
         while isinstance(found, BaseExceptionGroup):

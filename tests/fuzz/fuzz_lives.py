@@ -153,7 +153,7 @@ async def begin(supervisor: Any, agent: Any, program: Any, **options: Any) -> An
     while True:
         try:
             return await supervisor.start(agent, program, **options)
-        except TreeOwned:
+        except (TreeOwned, StoreRefused):
             if anyio.current_time() >= until:
                 raise
             await anyio.sleep(0.05)
@@ -251,16 +251,13 @@ async def person(supervisor: Any, chance: random.Random, hesitates: float) -> No
     seen: set[str] = set()
     async with anyio.create_task_group() as tasks:
         while True:
-            try:
-                found = await supervisor.find_approvals()
-            except StoreRefused:  # the connection broke while it read: it asks again
-                found = []
-            for approval in found:
-                if approval.id not in seen:
-                    seen.add(approval.id)
-                    tasks.start_soon(_decide, supervisor, approval, chance.uniform(0.0, 2.0) * hesitates)
-            for session in _listeners(supervisor):
-                await _send(supervisor, session)
+            with suppress(StoreRefused):  # a server that is away: it asks again
+                for approval in await supervisor.find_approvals():
+                    if approval.id not in seen:
+                        seen.add(approval.id)
+                        tasks.start_soon(_decide, supervisor, approval, chance.uniform(0.0, 2.0) * hesitates)
+                for session in _listeners(supervisor):
+                    await _send(supervisor, session)
             await anyio.sleep(chance.choice([0.001, 0.005, 0.02]))
 
 

@@ -30,7 +30,7 @@ from fuzz_oracles import Story, at_the_end, wrong_on_disk
 from fuzz_programs import LIMITS, Maker
 from fuzz_proxy import Proxy
 
-from supervisor import StoreDied, StoreUnreadable, TreeOwned, open_supervisor
+from supervisor import StoreDied, StoreRefused, StoreUnreadable, TreeOwned, open_supervisor
 
 OWNERS = 3
 DIED = 71  # the exit code of an owner that was declared dead
@@ -193,8 +193,8 @@ async def _own(storm: dict[str, Any], folder: str, trees: list[Any], is_last: bo
                     try:
                         agent = fuzz_agents.AGENTS[tree["agent"]]
                         await fuzz_lives.begin(supervisor, agent, tree["program"], session=tree["session"])
-                    except TreeOwned:
-                        continue  # another owner has it
+                    except (TreeOwned, StoreRefused):
+                        continue  # another owner has it, or the server is away
                     fuzz_lives.tell("started", tree["session"])
                 if is_last:
                     await fuzz_lives.end_all(supervisor)

@@ -61,7 +61,7 @@ from supervisor.runtime.operations.context import LocalContext
 from supervisor.runtime.plans.end import Ending, cancel_cause
 from supervisor.runtime.plans.results import denial
 from supervisor.runtime.plans.rules import Ruling
-from supervisor.seam.store import Store
+from supervisor.seam.store import Store, StoreAway
 from supervisor.system.forks import end_copy
 from supervisor.system.loading import load_recorded
 from supervisor.system.logs import FactLog
@@ -439,13 +439,28 @@ class Runner:
                 self.start_soon(self.finishing.end_tree, session)
             elif state.cancel is None and state.waiting_for is None:
                 self.launcher.launch(session)
-            elif (row := self.journal.store.get_session(session)) is not None and row.due_at is not None:
-                # Only now, since a live attempt cannot be woken. By the instant on disk, since a note that came after
-                # the passivation is dropped with the attempt.
-                self.launcher.wake_at(session, self.clock.timer(row.due_at, row.last_at))
+            else:
+                self._wake_when_due(session)
         self.attempts.note_change()
 
+    def _wake_when_due(self, session: str) -> None:
+        """Wake a session that left memory at its next timer: only now, since a live attempt cannot be woken, and by the
+        instant on disk, since a note that came after the passivation is dropped with the attempt."""
+        try:
+            row = self.journal.store.get_session(session)
+        except StoreAway:
+            self.start_soon(self._ask_when_due, session)
+            return
+        if row is not None and row.due_at is not None and session not in self.attempts.live:
+            self.launcher.wake_at(session, self.clock.timer(row.due_at, row.last_at))
 
+    async def _ask_when_due(self, session: str) -> None:
+        await anyio.sleep(AGAIN_SECONDS)
+        self._wake_when_due(session)
+
+
+AGAIN_SECONDS: Final = 0.2
+"""Seconds after which a server that was away is asked again."""
 _BEGINNING: Final = {e.AttemptStarted, e.SessionCreated}
 
 _ENDING: Final = {e.CancelRequested, e.RunFinished}
