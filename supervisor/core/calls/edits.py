@@ -2,8 +2,8 @@
 
     allow("Edit", "edits inside /srv/app")      src/main.py: covered      package.json, .git/hooks/x, run.sh: asks
 
-Theory: a person who lets an agent edit a folder means its texts. Some files there are programs that start without
-anyone naming them (hooks, manifests, CI), or say what agents may do. So a tool declares which arguments are files that
+Theory: a person who lets an agent edit a folder means its texts. Some files there are programs that start by
+themselves (hooks, manifests, CI), or say what agents may do. So a tool declares which arguments are files that
 it edits, and the grant covers a call whose files are all inside, and of no shape in the tables below.
 
 Rules
