@@ -155,7 +155,13 @@ def covers(
 def _is_inside(given: str, spelled_in: Collection[str], place: str, folder: str | None, settled: paths.Settled) -> bool:
     path = paths.spelled(given, folder)
     leads = None if path is None else settled.get(path)
-    if path is None or leads is None or given.endswith("/") or _marked(path, leads, settled):
+    if (
+        path is None
+        or leads is None
+        or given.endswith("/")
+        or paths.climbs(given, folder)
+        or _marked(path, leads, settled)
+    ):
         return False
     is_there = leads.startswith(f"{place}/") and path.startswith(tuple(f"{each}/" for each in spelled_in))
     names = given if given.startswith("/") else f"/{given}"
