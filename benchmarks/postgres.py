@@ -58,7 +58,7 @@ async def asks_again(ctx: Context, calls: list[str]) -> int:
 
 def run(smoke: bool, *, with_peers: bool = False) -> dict[str, Any]:
     report, server = Report(), os.environ["BENCHMARK_POSTGRES"]
-    calls, repetitions = (10, 1) if smoke else (400, 3)
+    calls, repetitions = (10, 1) if smoke else (100, 3)
     missing: dict[str, str] = {}
     with scratch() as folder, _wire(server) as far:
         file: Callable[[], Store] = lambda: SqliteStore(folder / f"{secrets.token_hex(6)}.db")  # noqa: E731 # a side
@@ -68,7 +68,7 @@ def run(smoke: bool, *, with_peers: bool = False) -> dict[str, Any]:
             "bare PostgreSQL": partial(_bare_postgres, server, calls),
         }
         for sessions in SESSIONS:
-            count = max(1, (calls if sessions == 1 else 3 * calls) // sessions)
+            count = max(1, (calls if sessions == 1 else 2 * calls if sessions == 10 else 8 * calls) // sessions)
             for backend in BACKENDS:
                 for name, make in (("SQLite", file), ("PostgreSQL", near), ("far", partial(_new_store, far))):
                     turns = max(1, count // 4) if name == "far" else count
@@ -76,7 +76,7 @@ def run(smoke: bool, *, with_peers: bool = False) -> dict[str, Any]:
             if with_peers:
                 sides[f"DBOS {sessions}"] = partial(_dbos, server, sessions, max(1, count // 4), folder, missing)
         for processes in PROCESSES:
-            sides[f"{processes} processes"] = partial(_together, server, processes, 100, max(1, 3 * calls // 100))
+            sides[f"{processes} processes"] = partial(_together, server, processes, 100, max(1, 8 * calls // 100))
         found = interleave(sides, repetitions)
     _tell(report, found, missing)
     return {"rows": report.rows, "missing": missing}
@@ -147,13 +147,16 @@ async def _measure(store: Store, sessions: int, count: int, first: int = 0, at: 
             open_supervisor(store, passivate_after=FOREVER, tune_interpreter=True) as supervisor,
             anyio.create_task_group() as tasks,
         ):
-            await anyio.sleep(max(0.0, at - time.time()))  # other processes begin at the same time
-            tasks.start_soon(_decide_all, supervisor, decided, {f"s{first + each}" for each in range(sessions)})
-            begun, before = perf_counter(), commits
+            numbers = {f"s{number}": number for number in range(first, first + sessions)}
             runs = [
-                await supervisor.start(asks_again, [f"{number}.{turn}" for turn in range(count)], session=f"s{number}")
-                for number in range(first, first + sessions)
+                await supervisor.start(asks_again, [f"{number}.{turn}" for turn in range(count)], session=session)
+                for session, number in numbers.items()
             ]
+            while len(await supervisor.find_approvals(limit=None)) < sessions:
+                await anyio.sleep(0.01)
+            await anyio.sleep(max(0.0, at - time.time()))  # other processes begin at the same time
+            begun, before = perf_counter(), commits
+            tasks.start_soon(_decide_all, supervisor, decided, set(numbers))
             for each in runs:
                 assert (await each.outcome()).kind == "succeeded"
             seconds, calls = perf_counter() - begun, sessions * count
@@ -182,7 +185,7 @@ async def _decide(supervisor: LocalSupervisor, approval: Approval, decided: dict
 def _together(server: str, processes: int, sessions: int, count: int) -> float:
     """Return the rate of so many sessions, shared by processes on one store."""
     url = f"{server}?schema=b{secrets.token_hex(6)}"
-    share, at = sessions // processes, time.time() + 2.0
+    share, at = sessions // processes, time.time() + 8.0
     with ProcessPoolExecutor(processes, mp_context=new_processes()) as pool:
         jobs = [pool.submit(_one_of, url, share, count, place * share, at) for place in range(processes)]
         return sum(job.result(timeout=600).per_second for job in jobs)

@@ -161,6 +161,12 @@ def connect(url):
     )
 
 
+def run_client(name, *options, given=None):
+    """Run a program of PostgreSQL's clients; return what it says."""
+    command = [find_binaries() / name, *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True, input=given).stdout
+
+
 FIXTURE = "fixture_of_a_format"
 """The schema that a fixture names; no other text of it contains this."""
 
@@ -173,7 +179,6 @@ def load(url, fixture):
 def text_of(url):
     """Return the text of a store: what pg_dump says, without what depends on its version."""
     address = Address(url)
-    command = [find_binaries() / "pg_dump", "--inserts", "--no-owner", "--schema", address.schema, address.conninfo]
-    dumped = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    dumped = run_client("pg_dump", "--inserts", "--no-owner", "--schema", address.schema, address.conninfo)
     kept = [line for line in dumped.splitlines() if not line.startswith(("--", "\\", "SET ", "SELECT pg_catalog.set_"))]
     return re.sub(r"\n{2,}", "\n", "\n".join(kept)).replace(address.schema, FIXTURE).strip() + "\n"

@@ -47,6 +47,7 @@ EXECUTED_BY = {
     "docs/how-to/test-your-agents.md": "examples/test_testing_agents.py",
     "docs/how-to/triggers.md": "channels/web/test_triggers.py",
     "docs/how-to/use-a-model.md": "agents/test_objects_in_steps.py",
+    "docs/how-to/temporal-cloud.md": "test_kubernetes.py",
     "docs/how-to/when-one-machine-is-not-enough.md": "temporal/test_temporal_commands.py",
     "docs/how-to/write-a-channel.md": "channels/board_bench.py",
     "docs/tutorial": "examples/test_tutorial.py",

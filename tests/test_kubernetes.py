@@ -1,5 +1,5 @@
-"""The resources of deploy/kubernetes: strict YAML, valid by the schemas of Kubernetes, and what they name is there. And
-the compose file of docs/how-to/postgresql.md.
+"""The resources of deploy/kubernetes and deploy/temporal: strict YAML, valid by the schemas of Kubernetes, and what
+they name is there. And the compose file of docs/how-to/postgresql.md.
 
 The schemas are those of the package kubernetes-validate, as `.ci/run` downloads it to `.peers`; it is not installed,
 since its file is read as it is. `kubectl kustomize` renders the resources where there is one.
@@ -13,16 +13,23 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from inspect import signature
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from supervisor.cli.worker import worker
+from supervisor.core.declarations.tool_spec import ToolSpec
+from supervisor.core.store_urls import read_temporal_url
 from supervisor.store.postgres.server import Address
+from supervisor.system.loading import load_agents
+from supervisor.temporal.worker.worker import STOPPED_AFTER_SECONDS
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "deploy/kubernetes"
+WORKERS = ROOT / "deploy/temporal"
 VERSIONS = ("v1.30.0", "v1.37.0")
 
 
@@ -35,27 +42,23 @@ class Strict(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def kustomization():
-    return yaml.load((FOLDER / "kustomization.yaml").read_text(), Strict)
-
-
-def resources():
+def resources(folder=FOLDER):
     """Return all resources, as kubectl renders them, or as they are written."""
-    texts = [(FOLDER / name).read_text() for name in kustomization()["resources"]]
+    kustomization = yaml.load((folder / "kustomization.yaml").read_text(), Strict)
+    texts = [(folder / name).read_text() for name in kustomization["resources"]]
     written = [each for text in texts for each in yaml.load_all(text, Strict)]
     if shutil.which("kubectl") is None:
         return written
-    rendered = subprocess.run(["kubectl", "kustomize", FOLDER], capture_output=True, text=True)
+    rendered = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True)
     assert rendered.returncode == 0, rendered.stderr
     found = list(yaml.load_all(rendered.stdout, Strict))
     assert {each["kind"] for each in found} == {each["kind"] for each in written} | {"ConfigMap"}
     return found
 
 
-def pods():
-    return {
-        each["metadata"]["name"]: each["spec"]["template"] for each in resources() if "template" in each.get("spec", ())
-    }
+def pods(folder=FOLDER):
+    found = [each for each in resources(folder) if "template" in each.get("spec", ())]
+    return {each["metadata"]["name"]: each["spec"]["template"] for each in found}
 
 
 def named(kind):
@@ -78,7 +81,7 @@ def test_each_resource_is_valid_by_the_strict_schema_of_kubernetes(version):
         said = definition.get("properties", {})
         if all("enum" in said.get(name, {}) for name in ("apiVersion", "kind")):
             kinds[*said["apiVersion"]["enum"], *said["kind"]["enum"]] = key
-    for resource in resources():
+    for resource in (*resources(), *resources(WORKERS)):
         schema = {"$ref": f"#/$defs/{kinds[resource['apiVersion'], resource['kind']]}", "$defs": definitions}
         validator = jsonschema.Draft202012Validator(schema)
         faults = [each.message for each in validator.iter_errors(resource)]
@@ -110,6 +113,34 @@ def test_the_resources_name_what_is_there():
     assert copies["command"][-1] == environment["PGPASSFILE"]
     assert "@" not in environment["SUPERVISOR_STORE"].partition("@")[2]
     assert ":" not in environment["SUPERVISOR_STORE"].partition("//")[2].partition("@")[0]  # no password
+
+
+def test_workers_are_probed_where_they_answer_and_have_the_time_to_leave():
+    """Their options are those of the command, their store is a URL of Temporal, and the queue is that of a tool. Their
+    secret is made as docs/how-to/temporal-cloud.md says."""
+    page = (ROOT / "docs/how-to/temporal-cloud.md").read_text()
+    assert re.findall(r"secret generic (\w+) --namespace agents --from-file=(\w+)=", page) == [("temporal", "key")]
+    (spec,) = load_agents(str(WORKERS / "agents/agents.py")).values()
+    tools = {each.queue for each in vars(sys.modules[spec.fn.__module__]).values() if isinstance(each, ToolSpec)}
+    for pod in pods(WORKERS).values():
+        (container,) = pod["spec"]["containers"]
+        command, file, *options = container["args"]
+        assert (command, file) == ("worker", "agents.py")
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        known = signature(worker).parameters
+        assert {each.removeprefix("--").replace("-", "_") for each in given} <= known.keys()
+        assert given.get("--queue") in tools
+        (port,) = container["ports"]
+        assert given["--probes"] == f"0.0.0.0:{port['containerPort']}"
+        probes = [container[each]["httpGet"] for each in ("startupProbe", "livenessProbe", "readinessProbe")]
+        assert [each["path"] for each in probes] == ["/live", "/live", "/ready"]
+        assert {each["port"] for each in probes} == {port["name"]}
+        assert float(given["--leave"]) + STOPPED_AFTER_SECONDS < pod["spec"]["terminationGracePeriodSeconds"]
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        assert read_temporal_url(environment["SUPERVISOR_STORE"]).target.endswith(".tmprl.cloud:7233")
+        assert [each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each] == ["temporal"]
+        (key,) = [each["secret"]["items"][0]["path"] for each in pod["spec"]["volumes"] if "secret" in each]
+        assert environment["SUPERVISOR_TEMPORAL_API_KEY_FILE"] == f"/run/secrets/temporal/{key}"
 
 
 def test_the_configuration_of_the_pods_is_one_that_serve_takes(tmp_path):

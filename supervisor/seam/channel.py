@@ -37,6 +37,10 @@ class CardGone(SupervisorError):
     has removed the app."""
 
 
+async def at_once() -> None:
+    """The turn of a channel whose process is the only one."""
+
+
 class Channel(ABC):
     """A surface where people see approvals and answer.
 
@@ -52,6 +56,8 @@ class Channel(ABC):
     - A card that cannot show an approval whole has no button that approves it.
     - A channel decides through the Supervisor that `serve` gets, with the approval's id, never "what waits" (A2).
     - Text of agents and tools is hostile: `supervisor.channels.sdk` has what makes it harmless.
+    - Where machines share a store, each has the channel. `post` and `retire` may be called in any of them; only one of
+      them may listen to the platform: `serve` first waits for `turn`.
     - Routes (`[[routes]]`) post to several places: `at` returns the channel of one place, whose `post`, `notify`,
       `find_card`, `remind` and `retire` are called. Only the channel itself serves.
     """
@@ -75,6 +81,8 @@ class Channel(ABC):
     only_notifies: bool = False
     """Whether its cards only say that an approval waits, and where: no person can decide by them. Each approval also
     goes to the next channel."""
+    turn: Callable[[], Awaitable[None]] = staticmethod(at_once)
+    """Returns when this process is the one that listens. The supervisor sets it."""
     down: str | None = None
     """Why people cannot be reached here now, in one line without secrets; None if they can, as far as is known. The
     supervisor sets it by `check`. The log, metrics and /ready show it."""

@@ -104,6 +104,10 @@ class Store(ABC):
         """Return a book of the store; None if it has none itself, and the lines are in a file next to it."""
         return None
 
+    def attend(self) -> None:  # noqa: B027 # most stores answer at once
+        """From now on a loop calls this store, and none of its reads may hold the loop: raise StoreAway instead. Only
+        `commit` may wait. Idempotent."""
+
     def skew(self) -> timedelta:
         """Return by how much the store's clock is ahead of this machine's; nothing for one of one machine. Cheap."""
         return timedelta()

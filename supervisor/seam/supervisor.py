@@ -73,6 +73,11 @@ class Supervisor(ABC):
         (T3)."""
         return 0
 
+    @property
+    def other_metrics(self) -> Iterable[str]:
+        """Lines of Prometheus' format with what another library has measured in this process: that of Temporal."""
+        return ()
+
     @overload
     async def start(
         self,

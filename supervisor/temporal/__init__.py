@@ -10,8 +10,10 @@ share
 
     wire         what is written to a server               settings     how a process reaches one
     connection   servers, namespaces, errors               payloads     large ones, in files
+    telemetry    what temporalio logs and measures
     carry        what a tree takes along when it moves     left         what one that has ended has left
     rules        rules for all sessions                    rulebook     their changes, and what holds then
+    searched     by what people find a tree
     wanted       what a tree needs of its worker
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
@@ -58,6 +60,8 @@ async def run_worker(
     tasks: int = 100,
     pollers: int = 5,
     leave: float = 10.0,
+    queue: str | None = None,
+    probes: str | None = None,
     is_open: Callable[[], object] = lambda: None,
 ) -> None:
     """Run sessions of these agents, and the bodies of their calls and steps, until cancelled. Start as many workers as
@@ -70,7 +74,8 @@ async def run_worker(
     `build`: the version of the code. Sessions stay with workers of the version with which they began.
     `bodies` and `tasks`: how many calls and steps run at once, and how many sessions are worked on; `pollers`: how many
     requests ask for work at once, for each of the two. `leave`: seconds that calls and steps have to end when the
-    worker is stopped (R8).
+    worker is stopped (R8). `queue`: run the calls of tools that name this queue, and nothing else.
+    `probes`: HOST:PORT, where it answers GET /live, /ready and /metrics.
     Raises InvalidInput for agents that cannot run on Temporal, and names the line if one reads the clock by itself;
     otherwise as `open_temporal`.
     """
@@ -85,7 +90,7 @@ async def run_worker(
         cached=cached,
         also=also,
         build=build,
-        room=Room(bodies, tasks, pollers, leave),
+        room=Room(bodies, tasks, pollers, leave, queue, probes),
         is_open=is_open,
     )
 

@@ -5,12 +5,10 @@ Rules
 - Every error of the server becomes one of ours, in one line, at `server_errors`.
 """
 
-import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import sniffio
@@ -25,9 +23,10 @@ from temporalio.api.errordetails.v1 import (
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowQueryFailedError
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.runtime import Runtime
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import (
     InvalidInput,
     NotAuthenticated,
@@ -38,19 +37,43 @@ from supervisor.core.errors import (
 )
 from supervisor.core.store_urls import TemporalStore
 from supervisor.system.logs import FactLog
-from supervisor.temporal.settings import CA, CERTIFICATE, CERTIFICATE_KEY, KEY, KEY_FILE, read_key, read_settings
-from supervisor.temporal.wire import PENDING, ROUTE
+from supervisor.temporal.settings import (
+    CA,
+    CERTIFICATE,
+    CERTIFICATE_KEY,
+    KEY,
+    KEY_FILE,
+    Settings,
+    read_key,
+    read_settings,
+    read_tls,
+)
+from supervisor.temporal.telemetry import plain_runtime
+from supervisor.temporal.wire import AGENT, PENDING, REQUESTER, ROUTE, STATUS
 
 log = FactLog(__name__)
 
 KEY_SECONDS: Final = 30.0
-"""Seconds between two looks at the API key."""
+"""Seconds between two looks at the API key and the certificates."""
+PAUSE_DAYS: Final = 7.0
+"""Days for which a conversation may well pause."""
+SHORTER_THAN_PAUSE: Final = (
+    "a conversation that has paused for longer than the namespace's retention cannot go on: raise it with temporal "
+    "operator namespace update --retention"
+)
+SHORTER_THAN_EXPIRY: Final = (
+    "its approvals may wait for longer than the namespace's retention, after which the claim of a card is forgotten: "
+    "raise it with temporal operator namespace update --retention"
+)
 SOON: Final = timedelta(seconds=10)
 """The time for one request."""
 _WANTED: Final = {
     PENDING: (IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST, "KeywordList"),
     ROUTE: (IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD, "Keyword"),
 }
+
+_USEFUL: Final = AGENT, STATUS, REQUESTER
+_KEYWORD: Final = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 
 _SILENT: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _BROKEN: Final = (
@@ -78,32 +101,15 @@ _ADVICE: Final[Sequence[tuple[str, bool | None, str]]] = (
 with TLS, or without."""
 
 
-@cache
-def _runtime() -> Runtime:
-    """Return the process's runtime of temporalio. The default one prints log lines to standard output, which belongs to
-    a command's JSON document. This one gives them to the standard library's logging, as `temporalio`."""
-    forwarding = LogForwardingConfig(logging.getLogger("temporalio"))
-    lines = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
-    return Runtime(telemetry=TelemetryConfig(logging=lines))
-
-
-async def connect_to_server(store: TemporalStore) -> Client:
-    """Connect to a server, with the settings of the environment (settings.py). Raises InvalidInput for them, and on
+async def connect_to_server(store: TemporalStore, runtime: Runtime | None = None) -> Client:
+    """Connect to a server, with the settings of the environment (settings.py). `runtime`: that of the metrics of this
+    process; None: there are none. Raises InvalidInput for them, and on
     trio; ServerUnavailable; NotAuthenticated; NotFound if it has no such namespace."""
     if sniffio.current_async_library() != "asyncio":
         raise InvalidInput("temporalio runs on asyncio alone: open a store on Temporal with the backend asyncio")
     settings = read_settings(store)
     try:
-        client = await Client.connect(
-            store.target,
-            namespace=store.namespace,
-            tls=settings.tls,
-            api_key=settings.api_key,
-            rpc_metadata=settings.metadata,
-            data_converter=settings.converter,
-            connect_timeout=SOON,
-            runtime=_runtime(),
-        )
+        client = await _connect(store, settings, settings.tls, runtime or plain_runtime())
     except RuntimeError as error:  # temporalio has no type of its own for it
         raise _explained(store, _first(error), has_tls=settings.tls is not False) from None
     with server_errors(store):
@@ -111,6 +117,19 @@ async def connect_to_server(store: TemporalStore) -> Client:
             DescribeNamespaceRequest(namespace=store.namespace), timeout=SOON
         )
     return client
+
+
+async def _connect(store: TemporalStore, settings: Settings, tls: bool | TLSConfig, runtime: Runtime | None) -> Client:
+    return await Client.connect(
+        store.target,
+        namespace=store.namespace,
+        tls=tls,
+        api_key=settings.api_key,
+        rpc_metadata=settings.metadata,
+        data_converter=settings.converter,
+        connect_timeout=SOON,
+        runtime=runtime,
+    )
 
 
 def renew_key(client: Client) -> None:
@@ -125,39 +144,102 @@ def renew_key(client: Client) -> None:
         log.info("key.renewed")
 
 
-async def keep_key(client: Client) -> None:
-    """Read the API key again and again, until cancelled: one that changes needs no restart."""
-    while client.api_key is not None:
+async def renew_certificates(client: Client, store: TemporalStore) -> bool:
+    """Go on over a new connection if the certificates are others now. Return whether they are. Those that cannot be
+    read, or do not connect, are logged, and the connection before is used on."""
+    service = client.service_client
+    try:
+        tls = read_tls()
+        if tls == service.config.tls:
+            return False
+        found = await _connect(store, read_settings(store), tls, service.config.runtime)
+    except (InvalidInput, RuntimeError) as error:
+        log.warning("certificates.not_used", reason=_first(error))
+        return False
+    service.config.tls = tls
+    # temporalio has a new key for a connection, and no new certificate: all of the client's requests go through this.
+    vars(service)["_bridge_client"] = vars(found.service_client)["_bridge_client"]
+    log.info("certificates.renewed")
+    return True
+
+
+async def keep_credentials(client: Client, store: TemporalStore, renewed: Callable[[], object] = lambda: None) -> None:
+    """Read the API key and the certificates again and again, until cancelled: what changes needs no restart. `renewed`
+    is called after a new connection."""
+    while client.api_key is not None or isinstance(client.service_client.config.tls, TLSConfig):
         await anyio.sleep(KEY_SECONDS)
         renew_key(client)
+        if await renew_certificates(client, store):
+            renewed()
+
+
+async def warn_of_retention(client: Client, store: TemporalStore, agents: Iterable[AgentSpec[..., Any]]) -> None:
+    """Log what the namespace keeps for too short a time: what has ended is gone after its retention."""
+    request = DescribeNamespaceRequest(namespace=store.namespace)
+    with server_errors(store):
+        found = await client.workflow_service.describe_namespace(request, timeout=SOON)
+    days = found.config.workflow_execution_retention_ttl.ToTimedelta() / timedelta(days=1)
+    for spec in agents:
+        if (spec.approval_expires_in or 0) > days * 86400:
+            log.warning("retention.short", agent=spec.name, days=days, reason=SHORTER_THAN_EXPIRY)
+    pausing = sorted(spec.name for spec in agents if spec.takes_text)
+    if pausing and days < PAUSE_DAYS:
+        log.warning("retention.short", agents=", ".join(pausing), days=days, reason=SHORTER_THAN_PAUSE)
 
 
 async def prepare(client: Client, store: TemporalStore) -> None:
-    """Make sure that the namespace has our search attributes, of our types: make them, or raise an error that says
-    how."""
+    """Make sure that the namespace has our search attributes, of our types: make them, or raise an error that says how.
+    It does without those for people. A server that tells no one what it has, as Temporal Cloud does, is believed."""
     with server_errors(store):
-        listed = await client.operator_service.list_search_attributes(
-            ListSearchAttributesRequest(namespace=store.namespace), timeout=SOON
-        )
-        for name, (kind, wanted) in _WANTED.items():
-            if (found := listed.custom_attributes.get(name, kind)) != kind:
-                raise ServerError(_of_another_type(store, name, _name_of(found), wanted))
-        missing = {name: kind for name, kind in _WANTED.items() if name not in listed.custom_attributes}
-        if not missing:
-            return
-        types = {name: kind for name, (kind, _) in missing.items()}
-        request = AddSearchAttributesRequest(namespace=store.namespace, search_attributes=types)
         try:
-            await client.operator_service.add_search_attributes(request, timeout=SOON)
+            listed = await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=store.namespace), timeout=SOON
+            )
         except RPCError as error:
-            if error.status == RPCStatusCode.ALREADY_EXISTS:  # another worker was faster
+            if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
+                raise
+            log.info("attributes.not_listed", reason=error.message)
+            return
+        has = listed.custom_attributes
+        for name, (kind, wanted) in _WANTED.items():
+            if (found := has.get(name, kind)) != kind:
+                raise ServerError(_of_another_type(store, name, _name_of(found), wanted))
+        missing = {name: kind for name, (kind, _) in _WANTED.items() if name not in has}
+        useful = dict.fromkeys((name for name in _USEFUL if name not in has), _KEYWORD)
+        if useful:
+            try:  # all in one request: of two, a server may keep the second one alone
+                await _add_attributes(client, store, {**missing, **useful})
                 return
+            except RPCError as error:
+                if is_broken(error):
+                    raise
+                log.info("attributes.not_made", names=", ".join(useful), reason=error.message)
+        try:
+            await _add_attributes(client, store, missing)
+        except RPCError as error:
             if is_broken(error):
                 raise
             raise ServerError(
                 f"namespace {store.namespace} lacks a search attribute, and it may not be made here ({error.message}): "
                 f"{_creation(store, missing)}"
             ) from None
+
+
+async def _add_attributes(client: Client, store: TemporalStore, types: Mapping[str, Any]) -> None:
+    """Make search attributes. Another worker may be faster."""
+    if not types:
+        return
+    request = AddSearchAttributesRequest(namespace=store.namespace, search_attributes=types)
+    try:
+        await client.operator_service.add_search_attributes(request, timeout=SOON)
+    except RPCError as error:
+        if error.status != RPCStatusCode.ALREADY_EXISTS:
+            raise
+
+
+def lacks_attribute(error: RPCError) -> bool:
+    """Return whether a server refuses a search attribute for people: the namespace lacks it, or has another type."""
+    return error.status == RPCStatusCode.INVALID_ARGUMENT and any(name in error.message for name in _USEFUL)
 
 
 def _creation(store: TemporalStore, missing: Iterable[str]) -> str:

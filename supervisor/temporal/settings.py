@@ -91,7 +91,7 @@ def read_settings(store: TemporalStore) -> Settings:
         )
     codec = os.environ.get(CODEC)
     return Settings(
-        tls=key is not None if profile.tls is None else _read_tls(profile.tls),
+        tls=_tls_of(profile, key),
         api_key=key,
         metadata=profile.grpc_meta,
         converter=DataConverter(
@@ -105,6 +105,16 @@ def read_settings(store: TemporalStore) -> Settings:
 def read_key() -> str | None:
     """Read the API key alone, as it is now. Raises InvalidInput."""
     return _read_key(_read_profile())
+
+
+def read_tls() -> bool | TLSConfig:
+    """Read the certificates alone, as they are now. Raises InvalidInput."""
+    profile = _read_profile()
+    return _tls_of(profile, _read_key(profile))
+
+
+def _tls_of(profile: ClientConfigProfile, key: str | None) -> bool | TLSConfig:
+    return key is not None if profile.tls is None else _read_tls(profile.tls)
 
 
 def _read_profile() -> ClientConfigProfile:

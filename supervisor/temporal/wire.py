@@ -61,6 +61,7 @@ LEFT_NOTHING: Final = "LeftNothing"
 """The type of the error with which a tree fails that follows an end which has left nothing (workflow/turns.py)."""
 AGENTS: Final = "supervisor.agents"
 BODY: Final = "supervisor.body"
+COURIER: Final = "supervisor.courier"
 MISSING: Final = "AgentMissing"
 """The type of the error with which a worker that lacks the agent of a tree fails a task of it (workflow/missing.py)."""
 UNSTARTED: Final = "NotStarted"
@@ -71,6 +72,10 @@ PENDING: Final = "SupervisorPending"
 """The search attribute with the ids of the approvals and questions that wait in a tree."""
 ROUTE: Final = "SupervisorRoute"
 """The search attribute with the beginning that all approval ids of a tree have."""
+AGENT: Final = "SupervisorAgent"
+STATUS: Final = "SupervisorStatus"
+REQUESTER: Final = "SupervisorRequester"
+"""Search attributes for people, where the namespace has them (searched.py)."""
 MEMO: Final = "supervisor"
 SIGNALS: Final = "signals"
 """The mark in the memo of a tree whose decisions are signals."""
@@ -96,6 +101,11 @@ SEARCHED_LARGEST_BYTES: Final = 2000
 """Bytes of the ids in the search attribute. A server refuses 2048, and a workflow that asks for more stands still."""
 PAGE_BYTES: Final = 192 * 1024
 """Bytes of entries after which an answer to a query ends: so few that no file is written for it (payloads.py)."""
+
+
+def queue_of(name: str | None) -> str:
+    """Return the task queue of the calls of tools that name a queue; None: that of everything else."""
+    return QUEUE if name is None else f"{QUEUE}~{name}"
 
 
 def decision_id(approval: str) -> str:
@@ -173,6 +183,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     has_signals: bool = False
     """Whether decisions are signals that nothing claims, and the rules travel with bodies. One that former code has
     started claims decisions and reads rules for each call; see WorkflowEnvironment."""
+    has_attributes: bool = False
+    """Whether the tree has the search attributes for people."""
     rules: KnownRules | None = None
     carried: Carried | None = None
     """None for the first workflow of a tree."""

@@ -27,6 +27,7 @@ from supervisor.core.store_urls import is_postgres, read_store_url
 from supervisor.core.usage import Usage
 from supervisor.core.values import Policy
 from supervisor.runtime.lifecycle.claim import ClaimLoop
+from supervisor.runtime.lifecycle.leading import until_leading
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.local import LocalSupervisor
@@ -153,7 +154,7 @@ async def open_supervisor(
             budget=budget,
         )
         if environment is not None:
-            runner.published.connect(environment.hear)
+            runner.published.append(environment.hear)
         supervisor = LocalSupervisor(runner, known, by_name)
         if unattended == "allow":
             supervisor.refuse_inside(UNATTENDED.what)
@@ -307,6 +308,8 @@ async def _host(
                         for service in more:
                             services.start_soon(service)
                         for channel in channels:
+                            if runner.journal.store.is_shared:
+                                channel.turn = partial(until_leading, runner.journal, channel.name)
                             health = anyio.CancelScope()
                             services.start_soon(watch_channel, channel, health)
                             services.start_soon(_serve, channel, supervisor, health)
@@ -359,8 +362,10 @@ async def _stop(runner: Runner) -> None:
 
 async def _look_for_others(runner: Runner) -> None:
     """Apply the decisions and cancels of other processes, and their other entries."""
-    while runner.journal.store.is_durable:
-        await anyio.sleep(LOOK_FOR_OTHERS_SECONDS)
+    store = runner.journal.store
+    store.attend()
+    while store.is_durable:
+        await anyio.sleep(LOOK_FOR_OTHERS_SECONDS / 2 if store.is_shared else LOOK_FOR_OTHERS_SECONDS)  # it looks, too
         runner.journal.catch_up()
 
 

@@ -26,8 +26,9 @@ from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.system.interpreter import tuned
 from supervisor.temporal.client.cards import NamespaceCards
 from supervisor.temporal.client.served import ServedSupervisor
-from supervisor.temporal.connection import connect_to_server, keep_key, prepare
+from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare
 from supervisor.temporal.mirror.store import FileFeed, MirrorFile
+from supervisor.temporal.telemetry import Metrics
 from supervisor.wiring.app import serving
 
 FILLING_SECONDS: Final = 10.0
@@ -49,13 +50,14 @@ async def open_cluster(
     check_reminders(reminders, channels, people)
     if people is not None and any(each.quorum > 1 for each in people.reservations):
         raise InvalidInput("on Temporal one person decides: leave quorum away, or use a store of one machine")
-    client = await connect_to_server(named)
+    metrics = Metrics()
+    client = await connect_to_server(named, metrics.runtime)
     await prepare(client, named)
     store.open()
     feed = FileFeed(store)
     try:
         feed.open()
-        supervisor = ServedSupervisor(client, named, store, feed, people, agents)
+        supervisor = ServedSupervisor(client, named, store, feed, people, agents, metrics)
         near = supervisor.near
         cards = NamespaceCards(supervisor.runner, near.reader.inputs, client, named, channels)
         with anyio.move_on_after(FILLING_SECONDS):
@@ -82,7 +84,8 @@ async def open_cluster(
                 anyio.create_task_group() as tasks,
             ):
                 tasks.start_soon(supervisor.mirror.run, math.inf)
-                tasks.start_soon(keep_key, client)
+                tasks.start_soon(metrics.keep)
+                tasks.start_soon(keep_credentials, client, named)
                 try:
                     yield supervisor
                 finally:

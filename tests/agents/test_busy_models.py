@@ -24,6 +24,7 @@ from supervisor.agents.langgraph import langgraph_agent
 from supervisor.agents.openai_agents import openai_agent
 from supervisor.agents.pydantic_ai import pydantic_agent
 from supervisor.core.events import ToolCallFinished
+from supervisor.core.limits import LONGEST_WAIT_SECONDS
 
 pytestmark = pytest.mark.anyio
 asked: list[object] = []
@@ -124,6 +125,17 @@ BUSY = {
         refused(529, {"retry-after": "Fri, 27 Nov 2026 20:00:09 GMT", "date": "Fri, 27 Nov 2026 20:00:00 GMT"}),
         9.0,
     ),
+    "a date before it": (
+        refused(429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Fri, 27 Nov 2026 20:00:00 GMT"}),
+        0.0,
+    ),
+    "a date without end": (
+        refused(429, {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT", "date": "Fri, 27 Nov 2026 20:00:00 GMT"}),
+        LONGEST_WAIT_SECONDS,
+    ),
+    "a date without the answer's": (refused(429, {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}), SECONDS),
+    "less than nothing": (refused(429, {"retry-after": "-5"}), 0.0),
+    "seconds without end": (refused(429, {"retry-after": "1e12"}), LONGEST_WAIT_SECONDS),
     "no header": (refused(429, {}), SECONDS),
     "nonsense": (refused(429, {"retry-after": "soon"}), SECONDS),
     "no number": (refused(429, {"retry-after": "nan"}), SECONDS),

@@ -90,11 +90,11 @@ class Claude:
 
 
 @asynccontextmanager
-async def claude(store, *, dies=False):
+async def claude(store, *, dies=False, conversation=None):
     """Serve a session until the block ends. `dies`: its tasks are suspended; else the session is cancelled."""
     try:
         async with open_supervisor(store) as supervisor:
-            permissions = Permissions()
+            permissions = Permissions(conversation)
             run = await supervisor.start(permissions.agent, session="s")
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(permissions.follow, run)

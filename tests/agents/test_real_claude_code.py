@@ -72,6 +72,12 @@ def test_a_command_runs_when_it_is_allowed_as_edited_and_not_when_it_is_denied(p
     assert (claude.returncode, out) == (0, "obeyed\n"), err
     assert project.offline.made("made") == "one\n"
     assert "not this one" in project.offline.prompts[-1]
+    (part,) = json.loads(project.offline.said_by("usage", "s", "--by", "model", "--json"))["parts"]
+    assert (part["name"].partition("-")[0], part["spent"]["requests"], part["spent"]["input_tokens"]) == (
+        "claude",
+        3,
+        3,
+    )
 
 
 PROMPT = script(["run", "echo 1 >> made"], ["say", "done"])

@@ -185,10 +185,13 @@ def test_several_calls_are_decided_by_their_ids_each_by_itself(supervisor):
 
 
 def test_a_session_is_approved_as_it_was_listed_and_no_call_more(supervisor):
-    """`--shown` names the list: what came later waits on, and a part that was decided meanwhile is answered already."""
+    """`--shown` names the list: what came later waits on, and a part that was decided meanwhile is answered already.
+    `--tool` lists the calls of one tool alone."""
     supervisor.ask("a", "b")
     listed = supervisor("approve", "--session", "asking", "--json")
     assert (listed.code, len(listed.json["approvals"])) == (0, 2)
+    of_tools = [supervisor("approve", "--session", "asking", "--tool", each, "--json") for each in ("note", "other")]
+    assert [len(each.json["approvals"]) for each in of_tools] == [2, 0]
     supervisor("approve", listed.json["approvals"][0]["id"])
     shown = ("approve", "--session", "asking", "--shown", listed.json["shown"], "--json")
     assert [each["kind"] for each in supervisor(*shown).json["results"]] == ["already", "accepted"]

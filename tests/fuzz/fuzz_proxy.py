@@ -11,8 +11,8 @@ import re
 import signal
 from typing import Any
 
-_COMMIT = re.compile(rb"(_pg3_[0-9a-f]+)\x00COMMIT\x00")
-"""The name under which psycopg has prepared it."""
+_COMMIT = re.compile(rb"(piece[0-9]+)\x00COMMIT\x00")
+"""The name under which the store has prepared it."""
 
 
 class Proxy:
@@ -60,9 +60,9 @@ async def _serve(port: int, hear: int, tell: int) -> None:
         except OSError:
             writer.transport.abort()
             return
-        both = writer, to_writer
+        both, deaf = (writer, to_writer), asyncio.Event()
         open_ones.update(both)
-        await asyncio.gather(_pump(reader, to_writer, both, armed), _pump(to_reader, writer, both, None))
+        await asyncio.gather(_pump(reader, to_writer, both, deaf, armed), _pump(to_reader, writer, both, deaf, None))
         open_ones.difference_update(both)
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -71,7 +71,8 @@ async def _serve(port: int, hear: int, tell: int) -> None:
     await server.serve_forever()
 
 
-async def _pump(reader: Any, writer: Any, both: Any, armed: list[str] | None) -> None:
+async def _pump(reader: Any, writer: Any, both: Any, deaf: asyncio.Event, armed: list[str] | None) -> None:
+    """Pass on what comes. `deaf`: the client hears no answer any more."""
     prepared: bytes | None = None
     try:
         while data := await reader.read(65536):
@@ -79,7 +80,9 @@ async def _pump(reader: Any, writer: Any, both: Any, armed: list[str] | None) ->
                 prepared = found[1]
             commits = b"\0COMMIT\0" in data or (prepared is not None and b"\0" + prepared + b"\0" in data)
             how = armed.pop() if armed and commits else None
-            if how != "before":
+            if how is not None:
+                deaf.set()
+            if how != "before" and not (armed is None and deaf.is_set()):
                 writer.write(data)
                 await writer.drain()
             if how is not None:

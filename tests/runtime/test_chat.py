@@ -161,6 +161,8 @@ async def test_approve_all_approves_the_calls_that_wait_now():
         heard = await supervisor.chat("s", "approve all", by="ana", shown_before=EVER)
         assert sorted(each.arguments["target"] for each in heard.approvals) == ["a", "b"]
         assert {result.kind for result in heard.results} == {"accepted"}
+        trail = [row.event for row in await supervisor.find_audit(limit=None)]
+        assert len({each.batch for each in trail if isinstance(each, e.ApprovalDecided)} - {None}) == 1
         (third,) = [await next_of(supervisor.watch_approvals())]
         assert (third.arguments, sorted(effects)) == ({"target": "c"}, ["a", "b"])
         await supervisor.chat("s", f"no {third.id}", by="ana", shown_before=EVER)

@@ -15,8 +15,8 @@ import anyio
 import psycopg
 import pytest
 from msgspec.structs import replace
-from postgres_server import ask
-from store_stories import append, created
+from postgres_server import ask, run_client
+from store_stories import append, created, started
 
 from supervisor import (
     Approve,
@@ -31,8 +31,10 @@ from supervisor import (
     open_supervisor,
     tool,
 )
+from supervisor.channels import Channel
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.clock.clock import Clock
+from supervisor.runtime.lifecycle.leading import root_of_channel
 from supervisor.store.postgres.server import Address
 from supervisor.store.postgres.store import PostgresStore
 from supervisor.system.identity import HOST, host_of, is_elsewhere, is_here
@@ -63,16 +65,18 @@ def _claim(store, root):
     return owner
 
 
-def test_a_process_that_was_silent_for_too_long_loses_its_trees_and_never_writes_again(stores, postgres):
-    """Its successor buries it in the transaction that takes the tree; under the lock it finds that out, and dies."""
+@pytest.mark.parametrize("root", ["r", root_of_channel("pager")], ids=["of a session", "of a channel"])
+def test_a_process_that_was_silent_for_too_long_loses_its_trees_and_never_writes_again(stores, postgres, root):
+    """Its successor buries it in the transaction that takes the tree; under the lock it finds that out, and dies. So
+    what a paused leader of a channel decides does not count."""
     first, second = stores
-    assert _claim(first, "r") is None
-    assert _claim(second, "r").id == first.owners()[0].id  # it lives
+    assert _claim(first, root) is None
+    assert _claim(second, root).id == first.owners()[0].id  # it lives
     first._trees._heart.stop()  # as SIGSTOP does, which also keeps the connection at the server for a while
     ask(postgres, "UPDATE owner SET beat = beat - interval '11 s'")
     ask(postgres, "CREATE OR REPLACE VIEW living AS SELECT o.* FROM owner AS o "
                    "WHERE o.beat > clock_timestamp() - interval '10 s'")  # fmt: skip # without a server's first seconds
-    assert _claim(second, "r") is None
+    assert _claim(second, root) is None
     with pytest.raises(StoreDied, match="silent for too long"):
         first.begin()
     with pytest.raises(StoreDied):
@@ -269,6 +273,62 @@ def test_a_decision_made_anywhere_reaches_the_process_that_runs_the_tree(postgre
     anyio.run(both, backend=backend)
 
 
+class Listening(Channel):
+    """A channel that notes who listens, and how many cards it was asked to show and to retire."""
+
+    name = "pager"
+    keeps_cards = True
+
+    def __init__(self, listens, cards):
+        self.listens, self.cards = listens, cards
+
+    async def serve(self, supervisor):
+        await self.turn()
+        self.listens.append(self)
+        await anyio.sleep_forever()
+
+    async def post(self, approval, card):
+        if card is None:
+            self.cards.append(card := f"card {len(self.cards)}")
+        return card
+
+    async def retire(self, approval, card):
+        self.cards.remove(card)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_one_process_listens_to_a_channel_and_the_next_one_takes_over(postgres, backend):
+    """Also its cards: at most one more is shown, and none is left when it was decided."""
+    listens, cards = [], []
+
+    async def both():
+        first, second = Listening(listens, cards), Listening(listens, cards)
+        async with open_supervisor(postgres, channels=[second], adopt=True, passivate_after=0.1) as later:
+            while not listens:  # it leads first, and the other one waits
+                await anyio.sleep(0.01)
+            async with open_supervisor(postgres, channels=[first], agents=[asks], passivate_after=0.1) as runs:
+                await runs.start(asks, "prod", session="s")
+                while not cards:
+                    await anyio.sleep(0.01)
+                await anyio.sleep(1.2)  # by then it has looked whether it may listen
+            assert listens == [second]
+            with anyio.fail_after(20):
+                while (await later.get_session("s")).outcome is None:
+                    for pending in await later.find_approvals():
+                        await later.decide(pending.id, Approve(by="ada"))
+                    await anyio.sleep(0.05)
+                while cards:
+                    await anyio.sleep(0.05)
+        listens.clear()
+        async with open_supervisor(postgres, channels=[first]):
+            with anyio.fail_after(5):
+                while listens != [first]:
+                    await anyio.sleep(0.01)
+
+    anyio.run(both, backend=backend)
+    assert not cards
+
+
 def test_two_machines_never_spend_the_last_use_of_an_allowance_twice(postgres):
     """A19: each has calls at once; what is left over asks."""
 
@@ -301,6 +361,38 @@ def test_a_role_that_reads_has_what_the_guide_grants(stores, postgres):
     assert ask(reads, "SELECT * FROM secret") == []  # it signs logins, which decide
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         ask(reads, "UPDATE store SET last = 0")
+
+
+def test_a_role_that_owns_its_schema_needs_nothing_else(postgres, server):
+    """docs/how-to/postgresql.md makes it: it opens the store, writes, owns trees, and is no superuser."""
+    page = (Path(__file__).parents[2] / "docs/how-to/postgresql.md").read_text()
+    role, schema = f"daemon{secrets.token_hex(4)}", Address(postgres).schema
+    (command,) = re.findall(r"\$ psql agents (-c .*)", page)
+    for statement in re.findall(r"-c '(.*?)'", command):
+        ask(server, statement.replace("payments", schema).replace("agents", role))
+    store = PostgresStore(postgres.replace("supervisor@", f"{role}@"))
+    store.open()
+    append(store, ("a", created("a")))
+    assert _claim(store, "a") is None
+    store.close()
+    assert ask(server, "SELECT rolsuper OR rolcreatedb FROM pg_roles WHERE rolname = $1", role) == [(False,)]
+
+
+def test_a_copy_that_pg_dump_made_is_the_store_again(postgres):
+    """While a program has it open; the copy is given back after DROP SCHEMA, as the guide says."""
+    store = PostgresStore(postgres)
+    store.open()
+    append(store, ("a", created("a")), ("a", started()))
+    address, before = Address(postgres), [row.event for row in store.rows(0)]
+    copy = run_client("pg_dump", f"--schema={address.schema}", address.conninfo)
+    append(store, ("b", created("b")))
+    store.close()
+    ask(postgres, f"DROP SCHEMA {address.schema} CASCADE")
+    run_client("psql", "--quiet", "--set=ON_ERROR_STOP=1", address.conninfo, given=copy)
+    store.open()
+    assert [row.event for row in store.rows(0)] == before
+    append(store, ("b", created("b")))
+    store.close()
 
 
 def test_commands_read_decide_replay_export_and_prune_on_postgresql(postgres, tmp_path):

@@ -6,12 +6,14 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from contextlib import closing, contextmanager
 
 import pytest
 from postgres_server import ask, folder_in_memory, free_port, running, user
+from store_stories import append, created, rows
 
-from supervisor import StoreUnreadable
+from supervisor import StoreDied, StoreUnreadable
 from supervisor.store.postgres.store import PostgresStore
 
 PASSWORD = "sesame-of-ada"
@@ -147,3 +149,41 @@ def answering(answer):
 def test_an_older_server_is_refused(answer, why, enter):
     """One that is so old that it does not know our settings says so before anything else."""
     assert why in refusal(enter(answering(answer)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_behind", [False, True], ids=["it has all commits", "it lacks the last one"])
+def test_a_standby_that_takes_over_is_written_to_only_if_it_has_all_that_was_seen(is_behind, enter):
+    """The primary is killed, and the standby becomes the primary: the store goes on there, or says what is lost."""
+    primary = enter(running())
+    standby = enter(running(source=primary.url))
+    both = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+    store = PostgresStore(f"postgresql://supervisor@{both}/postgres")
+    store.open()
+    append(store, ("a", created("a")))
+    await_position(standby.url, 1)
+    if is_behind:
+        ask(standby.url, "ALTER SYSTEM SET primary_conninfo = ''")
+        ask(standby.url, "SELECT pg_reload_conf(), pg_sleep(0.2)")
+    append(store, ("b", created("b")))
+    await_position(standby.url, 1 if is_behind else 2)
+    primary.kill()
+    ask(standby.url, "SELECT pg_promote()")
+    if is_behind:
+        with pytest.raises(StoreDied, match="has lost commits: its last position was 2 and is 1"):
+            sum(iter(store.begin, True))
+    else:
+        sum(iter(store.begin, True))
+        store.write(rows(store, ("c", created("c"))))
+        store.commit()
+        assert [row.session for row in store.rows(0)] == ["a", "b", "c"]
+    store.close()
+    primary.start()
+
+
+def await_position(url, position):
+    """Wait until a standby has received the commits up to a position."""
+    until = time.monotonic() + 30
+    while ask(url, "SELECT last FROM supervisor.store") != [(position,)]:
+        assert time.monotonic() < until
+        time.sleep(0.02)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
-from anyio.streams.tls import TLSListener
+from anyio.streams.tls import TLSAttribute, TLSListener
 from certificates import Authority
 from cryptography import x509
 from h2.config import H2Configuration
@@ -24,19 +24,32 @@ DATA, HEADERS = 0, 1
 """Kinds of frames of HTTP/2."""
 
 
-def make_certificates(folder: Path) -> Path:
-    """Make those of a server, of a client, and of another authority that is not known: other/ca."""
+def make_authority(folder: Path) -> Authority:
+    """Make its certificate, those of a server, and of a client."""
     authority = Authority(folder)
     authority.make("server", x509.DNSName("temporal.test"), x509.IPAddress(ip_address("127.0.0.1")))
     authority.make("client")
+    return authority
+
+
+def make_certificates(folder: Path) -> Path:
+    """Make those of an authority, and of another one that is not known: other/ca."""
+    make_authority(folder)
     (folder / "other").mkdir()
     Authority(folder / "other").make("client")
     return folder
 
 
 @asynccontextmanager
-async def tls_front(target: str, certificates: Path, *, wants_client: bool = False) -> AsyncIterator[str]:
-    """Speak TLS before a server. Yield the address."""
+async def tls_front(
+    target: str,
+    certificates: Path,
+    *,
+    wants_client: bool = False,
+    seen: dict[str, list[anyio.CancelScope]] | None = None,
+) -> AsyncIterator[str]:
+    """Speak TLS before a server. Yield the address. `seen`: by the serial number of a client's certificate, what
+    cuts its connections off."""
     host, port = target.split(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
@@ -47,6 +60,10 @@ async def tls_front(target: str, certificates: Path, *, wants_client: bool = Fal
 
     async def serve(near) -> None:
         async with near, await anyio.connect_tcp(host, int(port)) as far, anyio.create_task_group() as tasks:
+            if seen is not None:
+                seen.setdefault(near.extra(TLSAttribute.peer_certificate)["serialNumber"], []).append(
+                    tasks.cancel_scope
+                )
 
             async def pump(source, sink) -> None:
                 try:

@@ -6,17 +6,19 @@ import re
 
 import anyio
 import pytest
-from fronts import make_certificates, refusing_front, tls_front
+from fronts import make_authority, make_certificates, refusing_front, tls_front
 from temporal_server import find_program, namespace, shared, working
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Worker
+from watching import calls_of
 
 from supervisor import Context, InvalidInput, NotAuthenticated, ServerUnavailable, agent
 from supervisor.core.errors import ServerError
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.temporal import open_temporal
-from supervisor.temporal.connection import connect_to_server, prepare, renew_key
+from supervisor.temporal.connection import connect_to_server, prepare, renew_certificates, renew_key
 from supervisor.temporal.settings import read_settings
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +62,37 @@ async def test_workers_and_clients_use_tls_with_a_certificate_of_their_own(monke
         url = plain.replace(shared().target, target)
         async with working(url, [doubling]), open_temporal(url) as supervisor:
             assert await (await supervisor.start(doubling, 21)).result() == 42
+
+
+async def test_a_new_certificate_is_used_without_a_restart(monkeypatch, tmp_path, caplog):
+    """A worker goes on over a new connection when the old one is cut off. A pair that does not fit is
+    logged, and nothing changes."""
+    plain, seen, authority = await namespace(), {}, make_authority(tmp_path)
+    async with (
+        open_temporal(plain) as supervisor,
+        tls_front(shared().target, tmp_path, wants_client=True, seen=seen) as target,
+    ):
+        set_variables(monkeypatch, tmp_path, {CA: "ca.pem", CERTIFICATE: "client.pem", KEY: "client.key"})
+        url = plain.replace(shared().target, target)
+        with calls_of(Worker.__init__, lambda frame: frame.f_locals["self"]) as made:
+            async with working(url, [doubling]):
+                (worker, _), (before,), key = made, seen, (tmp_path / "client.key").read_bytes()
+                authority.make("client")
+                new = (tmp_path / "client.key").read_bytes()
+                (tmp_path / "client.key").write_bytes(key)
+                assert not await renew_certificates(worker.client, read_temporal_url(url))
+                assert "certificates.not_used" in caplog.text
+                (tmp_path / "client.key").write_bytes(new)
+                assert await renew_certificates(worker.client, read_temporal_url(url))
+                assert not await renew_certificates(worker.client, read_temporal_url(url))
+                for each in made:
+                    each.client = worker.client
+                for scope in seen[before]:
+                    scope.cancel()
+                seen[before].clear()
+                assert await (await supervisor.start(doubling, 21)).result() == 42
+    assert seen[before] == []
+    assert len(seen) == 2
 
 
 FAULTS = {

@@ -63,6 +63,16 @@ async def asked(supervisor, session: str):
         await anyio.sleep(0.05)
 
 
+BILLED = (
+    "WORKFLOW_EXECUTION_STARTED",
+    "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES",
+    "WORKFLOW_EXECUTION_SIGNALED",
+    "ACTIVITY_TASK_SCHEDULED",
+    "TIMER_STARTED",
+)
+"""What of a history Temporal Cloud bills. The mark and the query for the answer are in no history."""
+
+
 async def events_of(url: str, session: str) -> list[str]:
     (history,) = (await histories(url, f'WorkflowId = "{session}"')).values()
     return [each["eventType"] for each in history["events"]]
@@ -82,6 +92,7 @@ async def test_an_approved_call_has_19_events_and_one_without_an_approval_6():
             counts.append(len(await events_of(url, f"l{times}")))
         approved = await events_of(url, "p")
         assert len(approved) == 19, approved
+        assert sum(approved.count(f"EVENT_TYPE_{each}") for each in BILLED) == 5, "docs/how-to/temporal-cloud.md"
         assert counts[1] - counts[0] == 3 * 6
         client = supervisor.trees.client
         assert not [each async for each in client.list_workflows('WorkflowType = "supervisor.decision"')]

@@ -41,7 +41,8 @@ def start(cluster, session: str = "j") -> dict:
 
 
 def test_people_decide_on_a_card_and_over_http_as_on_one_machine(cluster, slack):
-    """The inbox, a page, a Slack card and the API show one approval; the press on the card decides it."""
+    """The inbox, a page, a Slack card and the API show one approval; the press on the card decides it. The metrics have
+    those of the client of Temporal."""
     cluster.worker()
     server = Served(cluster, slack)
     server.start()
@@ -54,6 +55,7 @@ def test_people_decide_on_a_card_and_over_http_as_on_one_machine(cluster, slack)
     cluster.until(lambda: not has_buttons(cards(slack)[0]))
     assert server.get("/api/sessions/j")["outcome"]["kind"] == "succeeded"
     assert len(cards(slack)) == 1
+    assert "temporal_request{" in server.get("/metrics")
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(60) == 128 + signal.SIGTERM
 

@@ -26,10 +26,12 @@ from typing import Any, Final
 
 import anyio
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from supervisor.agents.claude import questions as claude_questions
 from supervisor.agents.claude.previews import PREVIEWED, change_of
+from supervisor.agents.claude.spending import Conversation, Read
 from supervisor.agents.model_arguments import read_arguments
 from supervisor.agents.open_requests import Asking, Desk, OpenRequest, OpenRequests, nothing
 from supervisor.core.declarations.agent_spec import AgentSpec
@@ -50,6 +52,8 @@ CLAIMS: Final[Mapping[str, tuple[str, ...]]] = {"Bash": (DESCRIPTION, "timeout")
 timeout, in milliseconds, only says how long it waits."""
 ONCE: Final = frozenset({"ExitPlanMode"})
 """The tools whose calls are allowed once only: the next plan is another one, even if its arguments do not say so."""
+LOOK_SECONDS: Final = 10.0
+LEAVING_SECONDS: Final = 5.0
 FORM: Final = 1
 """How requests are asked now: see `Request.form`."""
 NO_TALK: Final = "This session only answers permission requests. Write to Claude Code where it runs."
@@ -132,6 +136,8 @@ class Saved(msgspec.Struct, frozen=True):
 
     last: int = 0
     requests: tuple[Request, ...] = ()
+    counted: dict[str, Read] | UnsetType = UNSET
+    """How far the files of the conversation are counted (spending.py)."""
 
 
 class Waiting(OpenRequest[Request, Client]):
@@ -145,7 +151,12 @@ class Waiting(OpenRequest[Request, Client]):
 class Permissions(Desk[Waiting, Allowed | Denied]):
     """The requests of one session, between the client's connection (`ask`) and the agent that makes them calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, conversation: Conversation | None = None) -> None:
+        self._conversation = conversation
+        self._counted = dict[str, Read]()
+        self._look = anyio.Event()
+        self._has_looked = anyio.Event()
+        self._is_over = False
         super().__init__(NO_TALK, "asks no person any more; choose another --session")
         self.agent: AgentSpec[[], None] = declare(
             AgentSpec(self._serve, name="claude-code", passivate_after=None), REFERENCE
@@ -171,7 +182,17 @@ class Permissions(Desk[Waiting, Allowed | Denied]):
             number = self._open.next_number()
             found = self._open[number] = Waiting(Request(number, tool, arguments, form=FORM), client)
             self._announce(found)
+        self._look.set()
         return await client.wait()
+
+    async def leave(self) -> None:
+        """The client has left: count what it has used until now, if that can be done soon."""
+        if self._conversation is None or self._closed is not None:
+            return
+        self._is_over = True
+        self._look.set()
+        with anyio.move_on_after(LEAVING_SECONDS):
+            await self._has_looked.wait()
 
     def _refusal(self, text: str, kind: str = "") -> Denied:
         return Denied(text, ends_turn=kind == "cancelled")
@@ -183,10 +204,30 @@ class Permissions(Desk[Waiting, Allowed | Denied]):
         saved = msgspec.convert(ctx.saved, Saved) if ctx.saved is not None else Saved()
         self._open = OpenRequests((request.number, Waiting(request)) for request in saved.requests)
         self._open.last = saved.last
+        self._counted = saved.counted or {}
         async with anyio.create_task_group() as tasks:
+            if self._conversation is not None:
+                tasks.start_soon(self._count, ctx, self._conversation)
             for each in list(self._open.values()):
                 tasks.start_soon(self._carry, ctx, each)
             await self._attend(ctx, tasks)
+
+    async def _count(self, ctx: Context, conversation: Conversation) -> None:
+        """Journal what Claude Code says that it has used. What is counted is saved first: it counts once, or, if we are
+        killed in between, not at all."""
+        while not self._has_looked.is_set():
+            is_over, self._look = self._is_over, anyio.Event()
+            now, used = conversation.read(self._counted, is_over=is_over)
+            has_more = now != self._counted
+            is_new, self._counted = now.keys() != self._counted.keys(), now
+            if used or is_new:
+                await self._save(ctx)
+            for each in used:
+                await ctx.used(each, is_operation=False)
+            if is_over and not has_more:
+                self._has_looked.set()
+            with anyio.move_on_after(0 if has_more else LOOK_SECONDS):
+                await self._look.wait()
 
     async def _carry(self, ctx: Context, waiting: Waiting) -> None:
         """Bring a request to its answer, for the client that waits for it now or later."""
@@ -228,7 +269,7 @@ class Permissions(Desk[Waiting, Allowed | Denied]):
         return None
 
     def _saved(self) -> Saved:
-        return Saved(self._open.last, tuple(each.asked for each in self._open.values()))
+        return Saved(self._open.last, tuple(each.asked for each in self._open.values()), self._counted or UNSET)
 
 
 def _tool_of(waiting: Waiting) -> ToolSpec[[Mapping[str, Any]], Any]:

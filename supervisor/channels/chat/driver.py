@@ -39,6 +39,7 @@ from supervisor.core.errors import InvalidInput, StoreError, SupervisorError
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.channel import Webhook, WebhookReply
+from supervisor.seam.shown import until_shown
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
@@ -46,6 +47,8 @@ log = FactLog(__name__)
 
 TELLING: Final = 64
 """Answers to people that are under way at the same time."""
+RECORDED_SECONDS: Final = 1.0
+"""So long a press waits until the store holds the card that was pressed."""
 NOTHING: Final = "."
 """A reply that gives no reason: on some platforms a message is never empty."""
 _TOO_LATE: Final = Answer("The form did not open in time. Nothing was decided; press the button again.")
@@ -67,6 +70,7 @@ class ChatChannel(PlatformCards):
         async with self.platform.connected(), anyio.create_task_group() as self._tasks:
             self._supervisor = supervisor
             try:
+                await self.turn()  # webhooks are taken, and cards shown, without it
                 if self.conversations is not None:
                     self._tasks.start_soon(self.conversations.run, supervisor)
                 await self.platform.listen(self)
@@ -210,7 +214,8 @@ class ChatChannel(PlatformCards):
                 problems = {name: visible(problem, kind="words") for name, problem in filled.items()}
                 return Answer(refused(press.code, found.approval, press.fields, filled), problems)
             text = filled
-        await self._answering.until_recorded(supervisor, found.approval)
+        # If this process died between the decision and the card's record, no process would retire the card (R3).
+        await until_shown(supervisor, found.approval, self.name, RECORDED_SECONDS)
         result = await self._answering.decide(supervisor, found, press.code, text, _now())
         if not result.is_decision and press.is_form:  # the form may be shown once; so the text is not lost
             return Answer(f"{result.text}\nYou wrote:\n{text}" if text else result.text, {"": result.text})

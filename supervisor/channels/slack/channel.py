@@ -32,8 +32,15 @@ from supervisor.channels.slack.blocks import (
     shown_facts,
 )
 from supervisor.channels.slack.health import check_app
-from supervisor.channels.slack.payloads import Payload, SlackCommand, SlackPress, Words, read
-from supervisor.channels.slack.signed import is_genuine, payload_of
+from supervisor.channels.slack.payloads import (
+    Payload,
+    SlackCommand,
+    SlackPress,
+    Words,
+    is_genuine,
+    payload_of,
+    read,
+)
 from supervisor.channels.slack.talk import SlackChat, incoming_of, place_of
 from supervisor.channels.slack.web import SlackRefused, SlackWeb
 from supervisor.channels.wording.cards import still_waits, where_of

@@ -1,6 +1,11 @@
-"""Requests from Slack as values: a press, perhaps with a form's text, a message, a slash command.
+"""Requests from Slack: verified, if they come over HTTP, and as values: a press, perhaps with a form's text, a message,
+a slash command.
 
 Rules
+- The signature over the time and the body is verified before anything is parsed. A request older than five minutes is
+  refused, since another person may have recorded it and sent it again.
+- Interactions and slash commands are forms (an interaction's JSON is the field `payload`), events are JSON. Socket Mode
+  brings the payload itself.
 - A payload of another kind, also one that Slack adds later, is None. The channel acknowledges it.
 - A payload with a value of another type where Slack has a text is refused, so that only text of the right form leaves
   this module. A payload from another app or workspace than the configured one is refused, too: ids of people are unique
@@ -13,9 +18,12 @@ Rules
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
+from slack_sdk.signature import SignatureVerifier
 
 from supervisor.channels.chat.acts import Command, Press, Said
 from supervisor.core.errors import InvalidInput
@@ -65,6 +73,26 @@ class SlackCommand(Command, frozen=True, kw_only=True):
 
 
 _SlackAct = SlackPress | Words | SlackCommand
+
+
+def is_genuine(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes) -> bool:
+    """Whether Slack signed the request within the last five minutes. Raises for no request of a stranger."""
+    try:
+        return verifier.is_valid_request(body, dict(headers))
+    except (ValueError, TypeError, OverflowError):  # no number, or no time; no text; a signature that is not ASCII
+        return False
+
+
+def payload_of(headers: Mapping[str, str], body: bytes) -> Payload:
+    """Return the payload of a verified request; raises InvalidInput for a request without one."""
+    named = {name.lower(): value for name, value in headers.items()}
+    try:
+        if named.get("content-type", "").startswith("application/json"):
+            return {**msgspec.json.decode(body, type=dict[str, Any]), AGAIN: "x-slack-retry-num" in named}
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        return msgspec.json.decode(fields["payload"], type=dict[str, Any]) if "payload" in fields else fields
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"this is not a request of Slack's: {error}") from None
 
 
 def read(payload: Payload, *, app: str | None = None, team: str | None = None) -> _SlackAct | None:

@@ -1,6 +1,7 @@
 """Metrics in Prometheus' text format: open sessions, waiting approvals and their age, decisions, channels, clients.
 
-Gauges are read from the store's index at each request; counters count from the start of this process.
+Gauges are read from the store's index at each request; counters count from the start of this process. On Temporal those
+of temporalio follow.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,7 +81,7 @@ async def show_metrics(call: Call) -> Response:
             _labels(method=method, status=status): n for (method, status), n in sorted(tally.requests.items())
         },
     }
-    return Response("\n".join([*_written(values), ""]), media_type=MEDIA_TYPE)
+    return Response("\n".join([*_written(values), *call.supervisor.other_metrics, ""]), media_type=MEDIA_TYPE)
 
 
 def _ended(chronicle: Chronicle | None) -> dict[str, Mapping[str, float]]:

@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from supervisor.core.errors import StoreError, StoreUnreadable
-from supervisor.seam.store import Book
+from supervisor.seam.store import Book, StoreAway
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.system.threads import in_thread
 
@@ -106,6 +106,8 @@ class Revocations:
             before = len(self._known)
             try:
                 self.refresh()
+            except StoreAway:
+                continue  # requests are refused meanwhile; streams go on
             except StoreError:
                 self._tell()  # from now on every request is refused
             if len(self._known) > before:

@@ -47,7 +47,7 @@ from supervisor.core.declarations.signatures import (
 from supervisor.core.declarations.tool_context import ProcessToolContext, ToolContext
 from supervisor.core.encoding import JSON_NULL, from_json, to_json
 from supervisor.core.errors import InvalidInput
-from supervisor.core.limits import checked_limit
+from supervisor.core.limits import checked_limit, checked_name
 from supervisor.core.values import Policy, ToolResult
 
 P = ParamSpec("P")
@@ -81,6 +81,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     """Whether its calls only wait, and count in no budget of their run (W5)."""
     limit: str | None = None
     """The name of the Limit of which a call holds a place while it runs (L1)."""
+    queue: str | None = None
+    """On Temporal, the name of the queue whose workers run its calls."""
     preview: Callable[..., Any] | None = None
     """Says what a call would do, for the person who decides it, and reads only (A18)."""
     added: frozenset[str] = frozenset()
@@ -103,6 +105,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         paths: Sequence[str] = (),
         edits: str | Sequence[str] = (),
         limit: str | None = None,
+        queue: str | None = None,
         preview: Callable[..., Any] | None = None,
         on_change: OnChange = "deny",
     ) -> None:
@@ -136,6 +139,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
         self.edits = (edits,) if isinstance(edits, str) else tuple(edits)
         self.paths = tuple(dict.fromkeys((*paths, *(() if path is None else (path,)), *self.edits)))
         self.limit = checked_limit(limit, f"tool {self.name}")
+        self.queue = None if queue is None else checked_name(queue, f"tool {self.name}: its queue")
         self.on_change: OnChange = on_change
         self._take_parameters()
         if preview is not None or on_change != "deny":
@@ -261,8 +265,7 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
 
     def decode_arguments(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return typed arguments by name; raises InvalidInput naming what does not fit."""
-        arguments = self._decode(raw, self._struct, self._arguments)
-        return {name: getattr(arguments, name) for name in self._struct.__struct_fields__}
+        return msgspec.structs.asdict(self._decode(raw, self._struct, self._arguments))
 
     def read_edited(self, raw: msgspec.Raw | bytes) -> dict[str, Any]:
         """Return arguments that a person wrote, as `decode_arguments` does; refuse unknown names."""
@@ -428,6 +431,7 @@ def tool(
     paths: Sequence[str] = (),
     edits: str | Sequence[str] = (),
     limit: str | None = None,
+    queue: str | None = None,
     preview: Callable[..., Any] | None = None,
     on_change: OnChange = "deny",
 ) -> ToolDecorator: ...
@@ -446,6 +450,7 @@ def tool(
     paths: Sequence[str] = (),
     edits: str | Sequence[str] = (),
     limit: str | None = None,
+    queue: str | None = None,
     preview: Callable[..., Any] | None = None,
     on_change: OnChange = "deny",
 ) -> RuledToolDecorator[P]: ...
@@ -464,6 +469,8 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     `edits`: the name of the argument that is a file which the call edits, or the names of all. They are paths, and
     rules on the tool take `edits inside /srv/app`. Not for a tool that may delete or move a file.
     `limit`: the name of a Limit: a call waits for a place of it before it runs, and holds it to its result (L1).
+    `queue`: on Temporal, calls run on the workers of this queue alone (`supervisor worker --queue NAME`), such as those
+    that have a GPU. On one machine it changes nothing.
     `preview`: a function that says what a call would do, for the person who decides it: async or not, with a
     PreviewContext first if it wants one, and those arguments of the tool that it names. It only reads, within 5 s, and
     returns a text or a Preview. `on_change`: what happens if it has read something else just before the call runs:

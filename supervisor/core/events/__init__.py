@@ -53,7 +53,7 @@ from supervisor.core.events.facts import (
     UnknownEvent as UnknownEvent,
     having as having,
 )
-from supervisor.core.events.kinds import kind_of
+from supervisor.core.events.kinds import BEGINS_CHILD
 from supervisor.core.events.operations import (
     JobEnded as JobEnded,
     JobStarted as JobStarted,
@@ -217,7 +217,7 @@ def read_event(document: bytes) -> AnyEvent | UnknownEvent:
 def begins(event: Any) -> str | None:
     """Return the sub-agent that begins with this event, spawned or called as a tool; None if none does."""
     match event:
-        case OperationFinished(kind=kind, child=child) if kind_of(kind).child == "begins":
+        case OperationFinished(kind=kind, child=child) if kind in BEGINS_CHILD:
             return child
         case ToolCallStarted(child=child):
             return child

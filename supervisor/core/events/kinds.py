@@ -50,6 +50,10 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
+BEGINS_CHILD: Final = frozenset(name for name, kind in KINDS.items() if kind.child == "begins")
+"""Operations with which a sub-agent begins."""
+
+
 def kind_of(name: str) -> Kind:
     """Return the row of a kind."""
     return KINDS.get(name, OTHER)

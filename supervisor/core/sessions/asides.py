@@ -65,13 +65,13 @@ def noticed_as(scope: Scope, *, is_unknown: bool) -> str:
     return f"{scope} unknown" if is_unknown else scope
 
 
-_OF_BUDGETS: Final = frozenset({e.BudgetRaised, e.BudgetNoticed})
+OF_BUDGETS: Final = frozenset({e.BudgetRaised, e.BudgetNoticed})
 
 
 def is_of_budget(event: Any) -> bool:
     """Whether an event is about a budget, or a question about one."""
     kind = type(event)
-    return kind in _OF_BUDGETS or (kind in MOVES_OPERATION and event.operation.startswith(ASIDE))
+    return kind in OF_BUDGETS or (kind in MOVES_OPERATION and event.operation.startswith(ASIDE))
 
 
 def _larger(known: Mapping[str, float], event: e.BudgetRaised) -> dict[str, float]:

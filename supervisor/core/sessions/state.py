@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import ASKS
 from supervisor.core.blocking import Block
-from supervisor.core.budgets import KEY, is_aside
+from supervisor.core.budgets import ASIDE, KEY
 from supervisor.core.calls.rules import Rule, is_about
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
@@ -41,7 +41,7 @@ from supervisor.core.events.kinds import ASK, CALL
 from supervisor.core.ids import RULES, SCHEDULES, split_operation_id
 from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.sessions import overlay
-from supervisor.core.sessions.asides import NO_BUDGETING, Budgeting, is_of_budget
+from supervisor.core.sessions.asides import NO_BUDGETING, OF_BUDGETS, Budgeting
 from supervisor.core.sessions.heard import Heard, heard, with_heard
 from supervisor.core.sessions.machine import (
     ENDS_OPERATION,
@@ -231,10 +231,12 @@ class SessionState(msgspec.Struct, kw_only=True):
             self.said = (self.said + words.removeprefix(words_of(before) or ""))[-MOST_SAID_CHARACTERS:]
 
     def _take(self, event: Any) -> None:
-        if type(event) in MOVES_OPERATION and not is_aside(event.operation):
-            self._advance_operation(event)
-        elif is_of_budget(event):
+        kind = type(event)
+        moves = kind in MOVES_OPERATION
+        if event.operation.startswith(ASIDE) if moves else kind in OF_BUDGETS:
             self.budgeting = self.budgeting.after(event, self.length)
+        elif moves:
+            self._advance_operation(event)
         else:
             self._note(event)
         if isinstance(event, e.SLEEPING):

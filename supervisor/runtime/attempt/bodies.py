@@ -256,10 +256,6 @@ class Bodies:
         """Whether a body of a session was told to end, and is still waited for."""
         return any(each.is_told and not each.is_left and each.session == session for each in self.running)
 
-    def of(self, session: str, agent: str, operation: str, name: str, *, begins_again: bool) -> Running:
-        """Return a body of a call or a step that is about to run."""
-        return Running(self, session, agent, operation, name, begins_again=begins_again)
-
     async def run(self, running: Running, work: Callable[[], Awaitable[Any]], deadline: float = inf) -> Any:
         """Run a body, and return what it returns or raise what it raises. Raises DeadlinePassed.
 

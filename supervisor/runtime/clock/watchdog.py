@@ -41,11 +41,9 @@ class Watchdog:
         self._ticks: Counter[float] = Counter()
         self._pace = inf
         self._next: Appointment | None = None
+        self.now = alarm.now
+        """Returns the watchdog's instant: the loop's clock less its lag."""
         self.coarse = self.now()
-
-    def now(self) -> float:
-        """Return the watchdog's instant: the loop's clock less its lag."""
-        return self.alarm.now()
 
     def look_at(self, instant: float, look: Callable[[], None]) -> Appointment:
         return self.alarm.at(instant + self.alarm.lag, look)

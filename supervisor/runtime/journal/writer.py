@@ -15,7 +15,7 @@ Rules
   seen FEW commits, since more are probable. So does an agent that is about to be given more results: the writer waits
   for the plans that follow from them, for at most MORE seconds.
 - Only COMMIT is ever moved to a thread, and only while commits are slow: a busy loop starves a thread, and a slow disk
-  in the loop blocks all tasks.
+  in the loop blocks all tasks. A store that machines share commits in a thread always: its server may not answer.
 - A note (a deferred entry) needs no sync of its own. It counts at once in this process, and is written before the next
   append to its session. Entries that depend on it can only be committed after it (docs/project/architecture.md).
 - Before a plan runs, the writer applies the entries that other processes have committed, in the store's order.
@@ -39,7 +39,7 @@ from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.journal.commit_thread import in_thread
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
-from supervisor.seam.store import Overtaken, Store
+from supervisor.seam.store import Overtaken, Store, StoreAway
 from supervisor.system.forks import THIS_PROCESS, end_copy, inherited
 from supervisor.system.logs import FactLog
 
@@ -151,6 +151,8 @@ class Journal:
         self.position = store.last_position()
         self.death: StoreError | None = None
         self.has_left = False
+        self._is_behind = False
+        """Whether entries of other processes are known to be there that were not taken yet."""
         self._generation: int | None = None
         """The store's generation when entries of other processes were last applied."""
         self._publish = publish
@@ -299,8 +301,12 @@ class Journal:
         if self._is_committing or self.death is not None:
             return
         try:
-            if self.store.has_changed():
+            if self._is_behind or self.store.has_changed():
+                self._is_behind = True
                 self._take_foreign()
+                self._is_behind = False
+        except StoreAway:
+            return  # the next look takes them
         except StoreError as death:
             self._perish(death)
 
@@ -359,7 +365,7 @@ class Journal:
             return
         with _Transaction(self, batch) as view:
             self._write(view, batch)
-            if self._commit_time < SLOW_COMMIT_SECONDS:
+            if self._commit_time < SLOW_COMMIT_SECONDS and not self.store.is_shared:
                 self._sync(view)
             else:
                 self._in_flight = view.drafts
@@ -392,7 +398,7 @@ class Journal:
 
     def _may_commit_now(self) -> bool:
         is_free = not self._is_committing and not self._gathering.slots and self._in_this_tick < FEW
-        return is_free and self._commit_time < SLOW_COMMIT_SECONDS
+        return is_free and not self.store.is_shared and self._commit_time < SLOW_COMMIT_SECONDS
 
     def begin_commit(self) -> View:
         """Begin a commit, and return what its plans see."""
@@ -454,25 +460,26 @@ class Journal:
     def _take_foreign(self, *, is_locked: bool = False) -> None:
         """Apply entries of other processes. The store leaves out an entry that it cannot read (a newer program wrote
         it): its session is refused here, and under the lock our next position is the one after it."""
-        rows = self.store.rows(self.position)
+        rows = self.store.rows(self.position)  # all that may fail comes first
+        last = rows[-1].position if rows else self.position
+        noted = {row.session for row in rows} & self.notes.keys() - self.store.unreadable.keys()
+        rebased = {session: self._rebased(session, last) for session in noted}
+        end = self.store.last_position() if is_locked and self.store.unreadable else last
         for row in rows:
-            self.position = row.position
             if row.session in self.states and row.session not in self.notes:
                 self.states[row.session].apply(row.event)
-        for session in {row.session for row in rows} & self.notes.keys() - self.store.unreadable.keys():
-            self._rebase(session)
+        self.states.update(rebased)
+        self.position = end
         for session in self.store.unreadable.keys() & self.pinned:
             self._refuse(session, self.store.unreadable[session])
-        if is_locked and self.store.unreadable:
-            self.position = self.store.last_position()
         if rows:
             self._publish(rows)
 
-    def _rebase(self, session: str) -> None:
+    def _rebased(self, session: str, last: int) -> SessionState:
         """Apply a session's unwritten notes again, after entries that another process has written: on disk the notes
         come after these."""
-        entries = [row.event for row in self.store.journal(session) if row.position <= self.position]
-        self.states[session] = replay_journal(session, entries + self.notes[session])
+        entries = [row.event for row in self.store.journal(session) if row.position <= last]
+        return replay_journal(session, entries + self.notes[session])
 
     def _run_plan(self, view: View, slot: _Slot) -> None:
         length = len(view.rows)

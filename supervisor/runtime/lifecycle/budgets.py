@@ -174,7 +174,10 @@ class Budgets:
                 above = self._find(facts.parent, created.event, None if parent is None else parent.spec)
         if spec is None:
             spec = self._load(facts)
-        given: list[tuple[Scope, Budget | None]] = [("run", None if spec is None else spec.budget)]
+        own = None if spec is None else spec.budget
+        if own is not None and not self._environment.keeps_budget(session, self._journal.look().session(session).runs):
+            own = None
+        given: list[tuple[Scope, Budget | None]] = [("run", own)]
         if facts.parent is None:
             given.insert(0, ("tree", facts.budget or self._tree))
         known = {(each.session, each.scope) for each in self.above.get(session, ())}

@@ -31,10 +31,12 @@ from supervisor.runtime.lifecycle.finish import Finishing
 from supervisor.runtime.lifecycle.orphans import OrphanedProcesses
 from supervisor.runtime.plans.end import Ending, cancel_children
 from supervisor.runtime.plans.interrupted import lost_calls
+from supervisor.seam.store import StoreAway
 from supervisor.system.identity import attempt_started
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
 PAGE = 1000  # the most approvals that are read at once
+AWAY_SECONDS = 0.5  # seconds until a launch is tried again that the store's server has not answered
 LOOK_AGAIN_SECONDS = 60.0  # seconds until an agent that could not be imported is tried again
 INNOCENT_AFTER_SECONDS = 5.0  # seconds: if an attempt at its last chance still lives then, the next one may begin
 
@@ -152,6 +154,8 @@ class Launcher:
                     await self._begin_in_turn(session, spec)
         except UnknownAgent as error:
             await self._block(session, f"its agent cannot be run here: {error}")
+        except StoreAway:
+            self._alarm.at(anyio.current_time() + AWAY_SECONDS, lambda: self.launch(session))
         except StoreError as error:
             self._attempts.refuse_for(session, error)
         finally:

@@ -169,8 +169,8 @@ class Runner:
         self.passivation = Passivation(self.attempts, self.blocked, passivate_after)
         self.came_for_unowned = Signal[str]()
         """An entry for a session without an attempt was committed, in the tree of another or of no process."""
-        self.published = Signal[Sequence[JournalEntry]]()
-        """Entries were committed, here or by another process."""
+        self.published: list[Callable[[Sequence[JournalEntry]], object]] = []
+        """Called with the entries of each commit, here or by another process."""
         self.began_elsewhere = Signal[str]()
         """A session or an attempt of it has begun in another process."""
         self.raised: WeakValueDictionary[tuple[str, int], Raised] = WeakValueDictionary()
@@ -297,7 +297,8 @@ class Runner:
             self.budgets.published(rows)
         for session, event in sleepers.items():
             self._tell_sleeper(session, event)
-        self.published.send(rows)
+        for hear in self.published:
+            hear(rows)
         self.attempts.note_change()
 
     def _ended(self, row: JournalEntry) -> None:

@@ -351,7 +351,7 @@ class Call(ABC):
         why = why_not_begun(
             None if ruled is None else first_of(ruled),
             self.own_policy(record.arguments) if ruled is None else ruled[0],
-            self.name,
+            content.tool,
             is_decided=record.is_decided,
             was_ruled=record.request.rule is not None,
         )

@@ -38,7 +38,7 @@ from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
 from supervisor.core.text.masks import MASK
 from supervisor.runtime.attempt.attempt import Attempt
-from supervisor.runtime.attempt.bodies import DeadlinePassed
+from supervisor.runtime.attempt.bodies import DeadlinePassed, Running
 from supervisor.runtime.attempt.tracebacks import explain, secrets_in
 from supervisor.runtime.environment import Body
 from supervisor.runtime.journal.writer import View
@@ -205,7 +205,7 @@ async def _call_preview(call: Previewing, raw: msgspec.Raw, what: str, *, is_edi
     facts = attempt.state.facts
     context = PreviewContext(session=attempt.session, requester=facts.requester, cwd=facts.cwd)
     args, kwargs = call.tool.spread_for_preview(context, arguments)
-    running = host.bodies.of(attempt.session, attempt.spec.name, call.operation, what, begins_again=False)
+    running = Running(host.bodies, attempt.session, attempt.spec.name, call.operation, what, begins_again=False)
     body = Body(
         kind="call",
         name=call.tool.name,

@@ -4,7 +4,7 @@ The module is longer than 400 lines because the arguments, the deadline and the 
 """
 
 import math
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from math import inf, nextafter
@@ -38,7 +38,7 @@ from supervisor.runtime.attempt.tracebacks import explain, secret_values, traceb
 from supervisor.runtime.environment import Body, Ruled
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import NOTHING_SAID, Call, Denied, Effect, Said
-from supervisor.runtime.operations.places import holding
+from supervisor.runtime.operations.places import HOLDS_NONE, holding
 from supervisor.runtime.operations.spending import note_used, pay, take_spent, take_used
 from supervisor.runtime.plans.allowances import in_order
 from supervisor.system.forks import THIS_PROCESS
@@ -201,7 +201,8 @@ class FunctionCall(Call):
             return
         if not is_executing:
             try:
-                await self._wait_until_ready()
+                if (is_ready := self.tool.is_ready) is not None:
+                    await self._wait_until(is_ready)
             except ToolFailed as failure:  # it never begins
                 await self.finish("error", failure.content, {**failure.details, "effect": "none"})
                 return
@@ -209,7 +210,7 @@ class FunctionCall(Call):
                 await self.attempt.regain_turn(self.operation)
             await self.attempt.hold()
         ticket = None if self.tool.limit is None else await self._take_place(self.tool.limit)
-        with holding(self.attempt, ticket), self.attempt.host.acting:
+        with HOLDS_NONE if ticket is None else holding(self.attempt, ticket), self.attempt.host.acting:
             if self.tool.preview is not None and not is_executing and await self._has_changed():
                 return
             if not is_executing and self.begins_late:
@@ -237,18 +238,10 @@ class FunctionCall(Call):
         self.attempt.give_way()
         return await self.attempt.host.limits.take(self.attempt, name, in_operation=True, is_shared=True)
 
-    async def _wait_until_ready(self) -> None:
+    async def _wait_until(self, is_ready: Callable[[Callable[[], None]], bool]) -> None:
         """Wait until the tool is ready for the call. `executing` is not committed, so a later attempt waits, too."""
-        if (is_ready := self.tool.is_ready) is not None:
-            attempt, key = self.attempt, f"{READY}{self.operation}"
-            await attempt.wait(key, key, lambda: is_ready(partial(attempt.wake, key)))
-
-    @property
-    def runs_apart(self) -> bool:
-        """Whether the call need not wait for its function (runtime/attempt/bodies.py). A tool that keeps its deadline
-        itself ends by itself."""
-        tool = self.tool
-        return (tool.timeout is not None and tool.awaits) or tool.is_plain
+        attempt, key = self.attempt, f"{READY}{self.operation}"
+        await attempt.wait(key, key, lambda: is_ready(partial(attempt.wake, key)))
 
     async def _act(self, context: "_CallContext", arguments: Mapping[str, Any]) -> None:
         """Run the effect, and commit its result whatever happens."""
@@ -267,6 +260,7 @@ class FunctionCall(Call):
             operation=self.operation,
             timeout=timeout,
             is_idempotent=self.is_idempotent,
+            queue=self.tool.queue,
             inactivity_timeout=self.attempt.spec.inactivity_timeout,
             stall=self.attempt.stall,
             ruled=self._ruled(),
@@ -301,8 +295,11 @@ class FunctionCall(Call):
         return [] if self._running is None else take_spent(self.attempt, self._running)
 
     def _run(self, body: Body, running: Running, deadline: float) -> Awaitable[Any]:
-        host = self.attempt.host
-        if self.runs_apart and not host.environment.runs_elsewhere:
+        """Run the function: apart, if the call need not wait for it (runtime/attempt/bodies.py). A tool that keeps its
+        deadline itself ends by itself."""
+        host, tool = self.attempt.host, self.tool
+        runs_apart = (tool.timeout is not None and tool.awaits) or tool.is_plain
+        if runs_apart and not host.environment.runs_elsewhere:
             return host.bodies.run(running, partial(host.environment.run_body, body), deadline)
         return host.environment.run_body(body)
 
@@ -453,7 +450,7 @@ class _CallContext(ProcessToolContext):
         self.operation = call.operation
         self.session = call.attempt.session
         named = self.session, call.attempt.spec.name, self.operation, f"tool {call.tool.name}"
-        self.running = call.attempt.host.bodies.of(*named, begins_again=call.is_idempotent)
+        self.running = Running(call.attempt.host.bodies, *named, begins_again=call.is_idempotent)
         facts = call.attempt.state.facts
         self.requester, self.cwd = facts.requester, facts.cwd
         self.executing = False

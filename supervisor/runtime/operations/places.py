@@ -12,7 +12,7 @@ Rules
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Final
 
 from supervisor.core.errors import RetryAfter
@@ -87,17 +87,14 @@ def _busy_name(attempt: Attempt) -> str:
     return f"{OWN}{attempt.session}" if call is None else call.name
 
 
-def holding(attempt: Attempt, ticket: Ticket | None) -> AbstractContextManager[None]:
-    """Return a context for the function of a step or a tool that may hold a place. The place is given back afterwards,
-    or when the function waits."""
-    return _HOLDS_NONE if ticket is None else _holding(attempt, ticket)
-
-
-_HOLDS_NONE: Final = nullcontext()
+HOLDS_NONE: Final = nullcontext()
+"""A context for the function of a step or a tool that holds no place."""
 
 
 @contextmanager
-def _holding(attempt: Attempt, ticket: Ticket) -> Iterator[None]:
+def holding(attempt: Attempt, ticket: Ticket) -> Iterator[None]:
+    """Enclose the function of a step or a tool that holds a place. The place is given back afterwards, or when the
+    function waits."""
     around = PLACE.get()
     place = Place(attempt, ticket.name, around, ticket, is_call=False)
     PLACE.set(place)

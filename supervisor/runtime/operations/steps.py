@@ -28,7 +28,7 @@ from supervisor.runtime.attempt.bodies import Running
 from supervisor.runtime.attempt.operation_ids import Named, Place
 from supervisor.runtime.attempt.tracebacks import cure, secret_values, text_of, traceback_of
 from supervisor.runtime.environment import Body
-from supervisor.runtime.operations.places import close_for, holding, take_again, take_for_step
+from supervisor.runtime.operations.places import HOLDS_NONE, close_for, holding, take_again, take_for_step
 from supervisor.runtime.operations.reports import stream
 from supervisor.runtime.operations.spending import admit_step, append_result, note_used, pay, take_used
 
@@ -61,7 +61,7 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
 
     def make() -> tuple[Body, Running]:
         named = attempt.session, attempt.spec.name, operation, f"step {name}"
-        running = attempt.host.bodies.of(*named, begins_again=True)
+        running = Running(attempt.host.bodies, *named, begins_again=True)
         body = Body(
             kind="step",
             name=name,
@@ -116,7 +116,7 @@ async def _perform(attempt: Attempt, make: Callable[[], tuple[Body, Running]], n
         try:
             ticket = await (take_again(attempt, number) if is_again else take_for_step(attempt))
             number, is_again = 0 if ticket is None else ticket.number, True
-            with holding(attempt, ticket), attempt.watch.working(name):
+            with HOLDS_NONE if ticket is None else holding(attempt, ticket), attempt.watch.working(name):
                 is_over = await _run(attempt, body, running, name)
         finally:
             if reserved is not None:

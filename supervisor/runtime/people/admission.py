@@ -54,12 +54,18 @@ class Admission:
             return None if found is None else found.session
         return session_of(command)
 
-    async def of_decision(self, approval: Approval, decision: Decision, channel: str | None) -> None:
-        """Raise NotEntitled if the person may not make this decision."""
-        why = None if self.people is None else self.people.why_not_decide(decision.by, approval, decision)
-        if why is not None:
+    async def of_decision(self, approval: Approval, decision: Decision, channel: str | None) -> Quorum:
+        """Return how many people must make a decision. A vote counts as long as its person may make it (A17). Raises
+        NotEntitled if this person may not make it."""
+        if (people := self.people) is None:
+            return ALONE
+        if (why := people.why_not_decide(decision.by, approval, decision)) is not None:
             await self.refusals.note(approval.id, decision.by, why, channel)
             raise NotEntitled(why)
+        number = people.find_quorum(approval, decision)
+        return (
+            ALONE if number == 1 else Quorum(number, lambda by: people.why_not_decide(by, approval, decision) is None)
+        )
 
     def roles_of(self, name: str) -> tuple[str, ...]:
         """Return the roles of a person; none for a person or a program that is not known."""
@@ -72,10 +78,3 @@ class Admission:
             return True
         is_alone = self.people.find_quorum(approval, Approve(by=by)) == 1
         return is_alone and self.people.why_not_decide(by, approval) is None
-
-    def quorum_of(self, approval: Approval, decision: Decision) -> Quorum:
-        """Return how many people must make a decision. A vote counts as long as its person may make it (A17)."""
-        people = self.people
-        if people is None or (number := people.find_quorum(approval, decision)) == 1:
-            return ALONE
-        return Quorum(number, lambda by: people.why_not_decide(by, approval, decision) is None)

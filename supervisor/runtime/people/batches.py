@@ -35,11 +35,11 @@ async def left_out(
             kind, why = "conflict", CHANGED
         else:
             try:
-                await admission.of_decision(found, decision, channel)
+                quorum = await admission.of_decision(found, decision, channel)
             except NotEntitled as error:
                 why = str(error)
             else:
-                if (number := admission.quorum_of(found, decision).number) == 1:
+                if quorum.number == 1:
                     return None
-                why = SEVERAL.format(number)
+                why = SEVERAL.format(quorum.number)
     return DecisionResult(kind=kind, approval=found.id, status=found.status, why=why)

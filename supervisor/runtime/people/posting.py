@@ -26,7 +26,7 @@ The module is longer than 400 lines because the host of cards and what it is ask
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import anyio
@@ -48,7 +48,6 @@ from supervisor.core.events.asking import (
     ReminderSent,
     target_of,
 )
-from supervisor.core.ids import new_session_id
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
@@ -94,9 +93,13 @@ class LocalCards:
     """The host of cards that keeps approvals in this process's store; see CardHost."""
 
     def __init__(self, runner: Runner, inputs: Inputs) -> None:
-        self._me = new_session_id()
         self._runner = runner
         self._inputs = inputs
+
+    @cached_property
+    def _me(self) -> str:
+        """The name of this process, by which others know who is about to tell people."""
+        return self._runner.environment.new_session_id()
 
     def now(self) -> datetime:
         return self._runner.clock.now()

@@ -21,7 +21,6 @@ from supervisor.core.budgets import (
     Used,
     aside_of,
     budget_text,
-    is_aside,
     proposed,
     raised,
     scope_of,
@@ -95,8 +94,6 @@ def question(
 
 def follow_decision(view: View, state: SessionState, event: Any, now: datetime) -> Iterator[Entry]:
     """Yield what is journaled together with the decision of a question about a budget, or with its expiry."""
-    if not is_aside(event.operation):
-        return
     record, scope = state.budgeting.asides[event.operation], scope_of(event.operation)
     if isinstance(event, e.ApprovalDecided) and event.decision == "approve":
         limits = _limits(record, event)

@@ -233,11 +233,14 @@ def decision_entries(
     record = None if state is None else state.record_of(operation)
     if state is None or record is None or record.pending_approval != approval:
         return [], None
+    is_of_budget = operation in state.budgeting.asides
     if record.expires_at is not None and record.expires_at <= now and not is_in_time(record.expires_at):
         expired = e.ApprovalExpired(at=now, operation=operation, approval=approval)
-        return [(session, expired), *follow_decision(view, state, expired, now)], None
-    check_end(checked.uses, checked.until, now, is_counted=not shares_rules)
-    rules = rules_of(view, checked, now)
+        return [(session, expired), *(follow_decision(view, state, expired, now) if is_of_budget else ())], None
+    rules: tuple[Rule, ...] = ()
+    if checked.rules:  # most decisions are about this call alone
+        check_end(checked.uses, checked.until, now, is_counted=not shares_rules)
+        rules = rules_of(view, checked, now)
     event = _event(record, checked, rules, at=now, operation=operation, approval=approval, by=by, channel=channel)
     if batch is not None and isinstance(event, e.ApprovalDecided):
         event = replace(event, batch=batch)
@@ -249,9 +252,13 @@ def decision_entries(
         if (missing := quorum.number - len(others) - 1) > 0:
             return [] if by in same else [(session, vote)], Counted(missing)
         event = replace(event, votes=tuple(others))
-    kept_here = [rule for rule in rules if rule.session is not None or not shares_rules]
-    added = [each for rule in kept_here for each in rule_added(view, rule, by, now, approval, is_former=is_former)]
-    return [(session, event), *added, *follow_decision(view, state, event, now)], (state, event)
+    entries: list[Entry] = [(session, event)]
+    for rule in rules:
+        if rule.session is not None or not shares_rules:
+            entries += rule_added(view, rule, by, now, approval, is_former=is_former)
+    if is_of_budget:
+        entries += follow_decision(view, state, event, now)
+    return entries, (state, event)
 
 
 def _event(
@@ -262,21 +269,12 @@ def _event(
         return e.QuestionAnswered(**about, value=_chosen(checked.value, record.request))
     if checked.decision == "approve":
         _check_call(about["approval"], record.is_call)
-    edited: dict[str, Any] = {}
     if checked.edited is not None and isinstance(record.request, e.ToolCallRequested):
-        edited = {"arguments": restored(checked.edited, record.request), "secret": record.request.secret}
-    return e.ApprovalDecided(
-        **about,
-        decision=checked.decision,
-        scope=checked.scope,
-        pattern=checked.pattern,
-        rule=rules[0].id if rules else None,
-        rules=ids_of(rules),
-        reason=checked.reason,
-        uses=checked.uses,
-        until=checked.until_at(about["at"]),
-        **edited,
-    )
+        about |= {"arguments": restored(checked.edited, record.request), "secret": record.request.secret}
+    if rules:
+        about |= {"pattern": checked.pattern, "rule": rules[0].id}
+        about |= {"rules": ids_of(rules), "uses": checked.uses, "until": checked.until_at(about["at"])}
+    return e.ApprovalDecided(**about, decision=checked.decision, scope=checked.scope, reason=checked.reason)
 
 
 def _vote(

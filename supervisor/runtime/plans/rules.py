@@ -79,9 +79,10 @@ class Ruling:
         rules. `kept`: the allowances that its request has used. The arguments are decoded only if a rule may be about
         the call.
         """
-        rules = (*in_order(view, self.about(view, facts, content), now, kept)[0], *more)
-        if not rules:
+        about = self.about(view, facts, content)
+        if not (about or more):
             return None
+        rules = (*in_order(view, about, now, kept)[0], *more)
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
         root = facts.root

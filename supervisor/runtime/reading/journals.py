@@ -1,4 +1,4 @@
-"""Entries, page by page: of one session, or of a session and all sessions below it, whose journals are merged.
+"""Entries, page by page: of a session and all sessions below it, whose journals are merged.
 
 Rules
 - A page reads about as many entries as it shows, however long the history is.
@@ -68,11 +68,6 @@ class Merge:
         """A heap: the journal with the next entry is the first one."""
         self._known: dict[str | None, bool] = {None: False}
         """By session: whether it is the one that was asked for, or below it."""
-
-    def session(self, session: str) -> Pieces[list[JournalEntry]]:
-        """Return entries of one session."""
-        self._journals.append(_Journal(session, self._after + 1, PIECE))
-        return (yield from self._merge("", self._end))
 
     def tree(self, session: str) -> Pieces[list[JournalEntry]]:
         """Return entries of a session and of those below it. Raises NotFound."""

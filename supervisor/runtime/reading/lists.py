@@ -137,7 +137,7 @@ class Lists:
             if each != session and entries is not None and len(found) >= entries:
                 left_out += 1
             else:
-                yield from self._journal(each, end, found)
+                yield from self._journal(each, 0, end, found)
         self._reader.get_row(session)  # it may have been removed meanwhile
         yield
         found.sort(key=lambda entry: entry.position)
@@ -159,16 +159,18 @@ class Lists:
             after = rows[-1].position
             yield
 
-    def _journal(self, session: str, end: int, found: list[JournalEntry]) -> Pieces[None]:
-        """Add the entries of a session up to a position."""
-        after = 0
-        while True:
-            rows = self._store.journal(session, after, PIECE)
+    def _journal(
+        self, session: str, after: int, end: int, found: list[JournalEntry], most: int | None = None
+    ) -> Pieces[None]:
+        """Add the entries of a session between two positions, `end` included, until there are `most`."""
+        while most is None or len(found) < most:
+            size = PIECE if most is None else min(PIECE, most - len(found))
+            rows = self._store.journal(session, after, size)
             before = len(found) // PIECE
-            found += shown_entries(row for row in rows if row.position <= end)
+            found += shown_entries([row for row in rows if row.position <= end])
             if len(found) // PIECE > before:
                 yield
-            if len(rows) < PIECE or rows[-1].position > end:
+            if len(rows) < size or rows[-1].position > end:
                 return
             after = rows[-1].position
 
@@ -188,9 +190,13 @@ class Lists:
     ) -> Pieces[Page[JournalEntry]]:
         self._reader.latest_run(session)  # raises for one that does not exist
         position, cursor = self._begin(after, limit) or 0, self._reader.now()
-        merge = Merge(self._reader, position, self._store.last_position(), None if limit is None else limit + 1)
-        found = yield from (merge.tree(session) if tree else merge.session(session))
-        return (yield from self._first(found, limit, cursor))
+        end, most = self._store.last_position(), None if limit is None else limit + 1
+        found = list[JournalEntry]()
+        if tree:
+            found = yield from self._masked((yield from Merge(self._reader, position, end, most).tree(session)))
+        else:
+            yield from self._journal(session, position, end, found, most)
+        return self._first(found, limit, cursor)
 
     def audit(self, *, after: str | None = None, limit: int | None = None) -> Pieces[Page[JournalEntry]]:
         """Return the audit trail. Entries that a fork has copied do not count."""
@@ -213,7 +219,7 @@ class Lists:
                         pass
             position = to
             yield
-        return (yield from self._first(found, limit, cursor))
+        return self._first((yield from self._masked(found)), limit, cursor)
 
     def jobs(self) -> Pieces[Page[JobView]]:
         """Return all background jobs as the journals have them, oldest first."""
@@ -241,15 +247,18 @@ class Lists:
             raise InvalidInput(f"a page has at least one item, not {limit}; None: all")
         return None if after is None else self._reader.position_of(after)
 
-    def _first(self, found: list[JournalEntry], limit: int | None, cursor: str) -> Pieces[Page[JournalEntry]]:
-        """Return a page of the first entries. `found` has one more than `limit` if the list goes on."""
-        is_all = limit is None or len(found) <= limit
-        found = found[:limit]
+    def _masked(self, found: list[JournalEntry]) -> Pieces[list[JournalEntry]]:
         items = list[JournalEntry]()
         for start in range(0, len(found), PIECE):
             yield
             items += shown_entries(found[start : start + PIECE])
-        return self._page(items, None if is_all else found[-1].position, cursor)
+        return items
+
+    def _first(self, found: list[JournalEntry], limit: int | None, cursor: str) -> Page[JournalEntry]:
+        """Return a page of the first entries. `found` has one more than `limit` if the list goes on."""
+        is_all = limit is None or len(found) <= limit
+        found = found[:limit]
+        return self._page(found, None if is_all else found[-1].position, cursor)
 
     def _page(self, items: Iterable[T], last: int | None, cursor: str) -> Page[T]:
         return Page(tuple(items), None if last is None else make_cursor(self._store.id, last), cursor)

@@ -166,7 +166,8 @@ class Reader:
     def mark(self, approval: Approval) -> Approval:
         """Return an approval as people see it now: with the inputs of its sub-agents, and marked if its session is
         blocked."""
-        return self._runner.blocked.mark(self.inputs.add_to(as_of(approval, self.has_passed)))
+        found = as_of(approval, self.has_passed)
+        return self._runner.blocked.mark(self.inputs.add_to(found) if len(found.path) > 1 else found)
 
     def find_waits(self, sessions: Collection[str]) -> Mapping[str, LimitWait]:
         """Return for which limits some sessions wait in this process."""

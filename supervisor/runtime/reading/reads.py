@@ -2,6 +2,7 @@
 
 Rules
 - A read is one checkpoint, then one synchronous read, or read piece by piece where a list may be long.
+- A read that the store's server does not answer is made again for a moment (patient.py); `check` says so at once.
 - Who asks for approvals may show them to people: from then on the process has readers (audience.py).
 """
 
@@ -26,6 +27,7 @@ from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.counting import Counting
 from supervisor.runtime.reading.lists import Lists
+from supervisor.runtime.reading.patient import patient
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun
@@ -59,7 +61,7 @@ class LocalReads(StoreSupervisor):
         return self._runner.attempts.refusals
 
     def listen(self, listener: Callable[[Sequence[JournalEntry]], object]) -> None:
-        self._runner.published.connect(listener)
+        self._runner.published.append(listener)
 
     async def wait_until_broken(self) -> None:
         await self._runner.attempts.wait_until(lambda: self._runner.journal.death is not None)
@@ -75,6 +77,7 @@ class LocalReads(StoreSupervisor):
         parts = (self.reader, self.audience, raised, self.cancel)
         return LocalRun(session, number, spec, *parts, is_new=is_new)
 
+    @patient
     async def get_run(
         self, session: str, *, number: int | None = None, agent: AgentSpec[..., Any] | None = None
     ) -> Run[Any]:
@@ -84,44 +87,55 @@ class LocalReads(StoreSupervisor):
             raise NotFound(f"session {session} has no run {number}: it has {latest}")
         return self._run_of(session, number or latest, agent)
 
+    @patient
     async def get_session(self, session: str) -> SessionView:
         return await read_pieces(self.store, self._lists.session(session))
 
+    @patient
     async def get_tree(self, session: str, *, entries: int | None = 5000) -> TreeView:
         return await read_pieces(self.store, self._lists.tree(session, entries))
 
+    @patient
     async def get_approval(self, approval: str) -> Approval:
         await checkpoint()
         return self.reader.get_approval(approval)
 
+    @patient
     async def get_transcript(self, session: str) -> tuple[Message, ...]:
         return await read_pieces(self.store, self._lists.transcript(session))
 
+    @patient
     async def get_counts(self) -> Counts:
         return await read_pieces(self.store, self._counting.counts())
 
+    @patient
     async def get_usage(self, session: str | None = None, *, by: UsageKind = "agent") -> UsageReport:
         from supervisor.runtime.reading.usage import read_usage  # most programs never ask
 
         return await read_pieces(self.store, read_usage(self.reader, session, by))
 
+    @patient
     async def _find_sessions(self, only: SessionFilter, after: str | None, limit: int | None) -> Page[SessionView]:
         return await read_pieces(self.store, self._lists.sessions(only, after=after, limit=limit))
 
+    @patient
     async def _find_approvals(
         self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
         self.audience.has_readers = True
         return await read_pieces(self.store, self._lists.approvals(only, session, after=after, limit=limit))
 
+    @patient
     async def find_entries(
         self, session: str, *, tree: bool = False, after: str | None = None, limit: int | None = 1000
     ) -> Page[JournalEntry]:
         return await read_pieces(self.store, self._lists.entries(session, tree=tree, after=after, limit=limit))
 
+    @patient
     async def find_audit(self, *, after: str | None = None, limit: int | None = 1000) -> Page[JournalEntry]:
         return await read_pieces(self.store, self._lists.audit(after=after, limit=limit))
 
+    @patient
     async def find_rules(self) -> Page[Rule]:
         await checkpoint()
         self._runner.journal.catch_up()
@@ -133,6 +147,7 @@ class LocalReads(StoreSupervisor):
             found.append(masked_rule(listed(self._runner.journal.look(), rule, now)))
         return self._lists.whole(found, view.position)
 
+    @patient
     async def find_schedules(self) -> Page[ScheduleView]:
         from supervisor.runtime.plans.schedules import timetable  # few programs need them
         from supervisor.runtime.reading.schedules import view_of
@@ -142,10 +157,12 @@ class LocalReads(StoreSupervisor):
         view = self._runner.journal.look()
         return self._lists.whole(map(view_of, timetable(view).plans.values()), view.position)
 
+    @patient
     async def find_agents(self) -> Page[AgentView]:
         await checkpoint()
         return self._lists.whole(self.agents[name].view() for name in sorted(self.agents))
 
+    @patient
     async def find_jobs(self, *, running: bool = True) -> Page[JobView]:
         page = await read_pieces(self.store, self._lists.jobs())
         looked = [await self._runner.jobs.look_at(job) for job in page]
@@ -154,6 +171,7 @@ class LocalReads(StoreSupervisor):
         shown = tuple(job for job in looked if job.state not in hidden)
         return Page(shown, page.next, page.cursor)
 
+    @patient
     async def find_owners(self) -> Page[Owner]:
         await checkpoint()
         return self._lists.whole(self.store.owners())

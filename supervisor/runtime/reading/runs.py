@@ -18,6 +18,7 @@ from supervisor.runtime.journal.hub import end_key
 from supervisor.runtime.lifecycle.runner import Raised
 from supervisor.runtime.operations.children import outcome_of
 from supervisor.runtime.reading.audience import Audience
+from supervisor.runtime.reading.patient import endless, patient
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.streams import PendingApprovals
 from supervisor.seam.runs import Run, Watch
@@ -56,10 +57,12 @@ class LocalRun(Run[R]):
     def __repr__(self) -> str:
         return f"<run {self.number} of {self.session}>"
 
+    @patient
     async def find_outcome(self) -> Outcome[R] | None:
         await anyio.lowlevel.checkpoint()
         return self._read()
 
+    @endless
     async def outcome(self) -> Outcome[R]:
         if (found := self._read_here()) is not None:
             return found

@@ -92,7 +92,8 @@ def full_session(prefixes: SharedPrefixes, row: Columns) -> SessionRow:
     return found if own is None and below is None else replace(found, spent=_spent(own), spent_below=_spent(below))
 
 
-def spent_columns(session: str, spent: Spent) -> Columns:
+def spent_columns(added: tuple[str, Spent]) -> Columns:
+    session, spent = added
     return (
         session,
         spent.requests,

@@ -9,7 +9,7 @@ Rules
 - At most MOST entries of a kind are cached; then all are dropped: work on more of them reads many with one query.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -70,18 +70,19 @@ class Index:
 
     def put(self, draft: Draft) -> None:
         """Write the entries that a draft has made or changed."""
-        for query, rows in (
-            ("add_session", [columns.new_session(entry) for entry in draft.new_sessions()]),
-            ("change_session", [columns.changed_session(entry) for entry in draft.changed_sessions()]),
-            ("add_approval", [columns.new_approval(entry) for entry in draft.new_approvals()]),
-            ("add_words", [columns.words(entry) for entry in draft.new_approvals()]),
-            ("change_approval", [columns.changed_approval(entry) for entry in draft.changed_approvals()]),
-            ("add_spent", [columns.spent_columns(session, spent) for session, spent in draft.spent.items()]),
-        ):
-            if rows:
-                self._change(query, rows)
+        written = draft.written()
+        self._write("add_session", columns.new_session, written.new_sessions)
+        self._write("change_session", columns.changed_session, written.changed_sessions)
+        self._write("add_approval", columns.new_approval, written.new_approvals)
+        self._write("add_words", columns.words, written.new_approvals)
+        self._write("change_approval", columns.changed_approval, written.changed_approvals)
+        self._write("add_spent", columns.spent_columns, draft.spent.items())
         self._sessions.drafted |= draft.sessions
         self._approvals.drafted |= {name: entry.without_words() for name, entry in draft.approvals.items()}
+
+    def _write(self, query: str, columns_of: Callable[[E], columns.Columns], entries: Collection[E]) -> None:
+        if entries:
+            self._change(query, [*map(columns_of, entries)])
 
     def commit(self) -> None:
         self._sessions.keep()

@@ -51,8 +51,9 @@ class SharedPrefixes:
         kind = type(event)
         head, rest = _cut_first(body) if kind is e.SessionCreated else _cut(body)
         approval = e.approval_in(event) if kind in ASKS else None
-        approval = None if is_copied(approval) else approval
-        if approval is not None:  # the id is before any text of others
+        if approval is None or is_copied(approval):
+            approval = None
+        else:  # the id is before any text of others
             rest = rest.replace(_named(approval), b"", 1)
         number = self._numbers.get(head) or self._number(head)
         return (None, approval, body) if number is None else (number, approval, rest)

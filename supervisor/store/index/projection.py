@@ -110,6 +110,15 @@ def touched(rows: Iterable[JournalEntry]) -> Touched:
     return Touched(found.sessions - made, found.approvals - made)
 
 
+class Written(NamedTuple):
+    """The entries that a batch makes, and those that it changes."""
+
+    new_sessions: list[SessionEntry]
+    changed_sessions: list[SessionEntry]
+    new_approvals: list[ApprovalEntry]
+    changed_approvals: list[ApprovalEntry]
+
+
 class Draft:
     """The index entries that a batch touches: before, and after it."""
 
@@ -163,17 +172,16 @@ class Draft:
             case _:
                 pass
 
-    def new_sessions(self) -> list[SessionEntry]:
-        return [entry for entry in self.sessions.values() if entry.id not in self._old_sessions]
-
-    def changed_sessions(self) -> list[SessionEntry]:
-        return [self.sessions[old.id] for old in self._old_sessions.values() if self.sessions[old.id] is not old]
-
-    def new_approvals(self) -> list[ApprovalEntry]:
-        return [entry for entry in self.approvals.values() if entry.id not in self._old_approvals]
-
-    def changed_approvals(self) -> list[ApprovalEntry]:
-        return [self.approvals[old.id] for old in self._old_approvals.values() if self.approvals[old.id] is not old]
+    def written(self) -> "Written":
+        """Return the entries that the batch has made or changed."""
+        found = Written([], [], [], [])
+        for session in self.sessions.values():
+            if (before := self._old_sessions.get(session.id)) is not session:
+                (found.new_sessions if before is None else found.changed_sessions).append(session)
+        for approval in self.approvals.values():
+            if (known := self._old_approvals.get(approval.id)) is not approval:
+                (found.new_approvals if known is None else found.changed_approvals).append(approval)
+        return found
 
     def _move(self, row: JournalEntry) -> None:
         """As in the fold of a session: an event that it does not wait for does not wake it."""

@@ -40,8 +40,8 @@ class Heart:
 
     def __init__(self, address: Address, owner: str, presence: int, beat: str) -> None:
         self._owner, self._beat, self._presence = owner, beat, presence
-        self._line = Line(address, "heart", self._prepare)
         self._stop, self.begin = threading.Event(), threading.Event()
+        self._line = Line(address, "heart", self._prepare, give_up=lambda _: self._stop.is_set())
         self.is_lost = False
         self._thread = threading.Thread(target=self._run, name="supervisor heart", daemon=True)
         self._thread.start()

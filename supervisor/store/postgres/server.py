@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -21,11 +21,39 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8Dumper
 
 from supervisor.core.errors import InvalidInput, StoreError, StoreUnreadable
+from supervisor.store.postgres.pieces import Pieces, Statement
 from supervisor.system.identity import HOST
 from supervisor.system.withheld import withhold_all, withhold_secret
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """One whose waits can be given up: then it is broken. `give_up` is asked every few milliseconds of a wait, with the
+    seconds that it has lasted."""
+
+    give_up: Callable[[float], bool] | None = None
+
+    def wait(self, gen: Generator[Any, Any, Any], interval: float = 0.1, *given: Any, **options: Any) -> Any:
+        if (give_up := self.give_up) is not None:
+            gen, interval = _given_up(gen, give_up), _ASKED_SECONDS
+        return super().wait(gen, interval, *given, **options)
+
+
+def _given_up(gen: Generator[Any, Any, Any], give_up: Callable[[float], bool]) -> Generator[Any, Any, Any]:
+    begun = time.monotonic()
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and give_up(time.monotonic() - begun):
+                gen.close()
+                raise psycopg.OperationalError("the server does not answer")
+            state = gen.send(ready)
+    except StopIteration as done:
+        return done.value
+
+
+_ASKED_SECONDS: Final = 0.008
+"""Seconds between two questions whether a wait is given up."""
 SETTINGS: Final = {
     "synchronous_commit": "on",
     "idle_in_transaction_session_timeout": "10s",  # a writer that was stopped holds the lock no longer
@@ -81,7 +109,7 @@ class Address:
     def connect(self, what: str) -> Connection:
         """Raises psycopg.OperationalError, and StoreUnreadable for a server that cannot keep a store."""
         settings = {**SETTINGS, "search_path": self.schema}
-        connection: Connection = psycopg.connect(
+        connection = Connection.connect(
             self.conninfo,
             autocommit=True,
             cursor_factory=psycopg.RawCursor,
@@ -135,7 +163,14 @@ def is_lost(error: BaseException, connection: Connection | None) -> bool:
 class Line:
     """One connection that is made again when it breaks. One thread at a time uses it."""
 
-    def __init__(self, address: Address, what: str, prepare: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        what: str,
+        prepare: Callable[[Connection], None],
+        give_up: Callable[[float], bool] | None = None,
+    ) -> None:
+        self._give_up = give_up
         self._address = address
         self._what = what
         self._prepare = prepare
@@ -143,6 +178,7 @@ class Line:
         self._came = threading.Event()
         self._connecting: threading.Thread | None = None
         self._is_closed = False
+        self._pieces: Pieces | None = None
         self.refused: StoreError | None = None
         self.down_since: float | None = None
 
@@ -150,6 +186,7 @@ class Line:
         """Connect at once. Raises psycopg.Error, StoreUnreadable."""
         self._is_closed = False
         self._connection = self._connect()
+        self._connection.give_up = self._give_up
         self._came.set()
 
     def get(self, wait: float = 0.0) -> Connection | None:
@@ -168,6 +205,12 @@ class Line:
         if wait and self._came.wait(wait) and self.refused is None:
             return self._connection
         return None
+
+    def send(self, connection: Connection, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
+        """Send statements over this connection, in one piece; return the rows of each. Raises psycopg.Error."""
+        if self._pieces is None or self._pieces.connection is not connection:
+            self._pieces = Pieces(connection)
+        return self._pieces.send(statements)
 
     def drop(self) -> None:
         """Break the connection, whatever its state."""
@@ -201,6 +244,7 @@ class Line:
                 self._came.set()
                 time.sleep(1.0)
             else:
+                connection.give_up = self._give_up
                 self._connection, self.down_since, self.refused = connection, None, None
                 if self._is_closed:
                     connection.close()

@@ -10,7 +10,8 @@ methods are those of Store.)
 
 Rules
 - No method waits for a lock. A server that is away makes `begin` return False, so that writers wait; a read waits
-  RIDE_SECONDS for it.
+  RIDE_SECONDS for it. From `attend` on a loop must not be held: a read that the server does not answer is given up
+  (pulse.py), and `commit` alone waits, in its thread.
 - Every error leaves through `faults`. After StoreDied this object begins no further transaction.
 """
 
@@ -42,13 +43,14 @@ from supervisor.store.index.projection import read_known_rows
 from supervisor.store.postgres import faults, schema
 from supervisor.store.postgres.books import LinesOfBook
 from supervisor.store.postgres.owners import Heart, OwnedTrees
+from supervisor.store.postgres.pieces import Statement
+from supervisor.store.postgres.pulse import PATIENCE_SECONDS, Pulse
 from supervisor.store.postgres.schema import QUERIES
 from supervisor.store.postgres.server import Address, Connection, Line, is_lost
 from supervisor.system.forks import THIS_PROCESS, inherited
 
 R = TypeVar("R")
 
-FETCHED: Final = 100
 _END: Final = 2**63 - 1
 _REMOVAL: Final = ("remove_approvals", "remove_events", "remove_spent", "remove_sessions")
 RIDE_SECONDS: Final = 10.0
@@ -77,8 +79,14 @@ class PostgresStore(Store):
         self.name = self._address.name
         self.unreadable: dict[str, str] = {}
         self._create = create
-        self._writer = Line(self._address, "writer", self._come_in)
-        self._reader = Line(self._address, "reader", self._come_in)
+        self._writer = Line(self._address, "writer", self._come_in, self._give_up_writing)
+        self._reader = Line(self._address, "reader", self._come_in, self._give_up)
+        self._pulse: Pulse | None = None
+        self._hint: tuple[int, bool, float] | None = None
+        """What was looked at last: the last position, whether this process lives, and when the server was asked."""
+        self._seen_at = 0.0
+        self._is_planning = self._is_committing = False
+        """Whether plans of a transaction run, and whether it is committed."""
         self._died: StoreError | None = None
         self._is_open = self._in_transaction = False
         self._instant: int | None = None
@@ -117,6 +125,7 @@ class PostgresStore(Store):
         self._prefixes = SharedPrefixes(self._read, self._change)
         self.local = str(user_state_path("subagent-supervisor", appauthor=False) / "stores" / self.id)
         self._last = self._seen = self.last_position()
+        self._hint = None
         self.has_changed()
 
     def _connect(self) -> StoreError | None:
@@ -134,6 +143,9 @@ class PostgresStore(Store):
     def close(self) -> None:
         if THIS_PROCESS.pid != self._process:  # the connections are those of the other process
             return
+        if self._pulse is not None:
+            self._pulse.stop()
+            self._pulse = None
         former = self._trees.release()
         if former is not None and (connection := self._reader.get()) is not None:
             with suppress(psycopg.Error):  # others find out by the lease
@@ -163,7 +175,7 @@ class PostgresStore(Store):
             return False
         self._operations, self._sent, self._written, self._token = [], 0, 0, secrets.token_hex(8)
         try:
-            is_mine = self._lock(connection)
+            is_mine = self._is_planning = self._lock(connection)
             self._base = self._commits  # what the transaction is built on: not changed before the next `begin`
             return is_mine
         except psycopg.Error as error:
@@ -173,23 +185,17 @@ class PostgresStore(Store):
 
     def _lock(self, connection: Connection) -> bool:
         """Begin a transaction, and take the lock; return whether it was free."""
-        with connection.pipeline():
-            connection.execute(QUERIES["begin"])
-            locked = connection.execute(QUERIES["lock"])
-            fence = connection.execute(QUERIES["fence"], [self._trees.fenced or ""])
-        found = locked.fetchone()
-        if found is None:
+        fenced = self._trees.fenced
+        begin, lock, fence = QUERIES["begin"], QUERIES["lock"], QUERIES["fence"]
+        _, found, owner = self._writer.send(connection, [(begin, ()), (lock, ()), (fence, (fenced or "",))])
+        if not found:
             connection.execute("ROLLBACK")
             self._free_lock(connection)
             return False
         self._busy_since = None
-        last, commits, format_, self._backend = found
+        ((last, commits, format_, self._backend),) = found
         self._in_transaction = True
-        why = (
-            self._trees.declared_dead()
-            if self._trees.fenced and fence.fetchone() == (0,)
-            else self._what_was_lost(last)
-        )
+        why = self._trees.declared_dead() if fenced and owner == [(0,)] else self._what_was_lost(last)
         if why is not None:
             self.rollback()
             raise self._die(why)
@@ -213,6 +219,7 @@ class PostgresStore(Store):
 
     def _what_was_lost(self, last: int) -> StoreDied | None:
         self._seen, former = max(self._seen, last), self._seen
+        self._seen_at = time.monotonic()
         return None if last >= former else faults.lost_commits(self.name, former, last)
 
     def write(self, rows: Sequence[JournalEntry]) -> None:
@@ -244,9 +251,16 @@ class PostgresStore(Store):
         if entries:
             self._change("append", entries)
         self._index.put(draft)
-        self._written = last
+        self._written, self._is_planning = last, False
 
     def commit(self) -> None:
+        self._is_committing = True
+        try:
+            self._commit()
+        finally:
+            self._is_committing = False
+
+    def _commit(self) -> None:
         self._change("move", [(self._written,)])
         self._change("sign", [(self._base + 1, self._token)])
         if self._base % KEPT == 0:
@@ -273,6 +287,7 @@ class PostgresStore(Store):
         self._prefixes.commit()
         self._index.commit()
         self._last = self._seen = max(self._last, self._written)
+        self._seen_at = time.monotonic()
         self._trees.commit()
 
     def _settle(self) -> None:
@@ -333,15 +348,15 @@ class PostgresStore(Store):
 
     def _send(self, connection: Connection, *, and_commit: bool) -> None:
         """Send what was gathered, in one piece."""
+        self._writer.send(connection, [*self._gathered(), *([("COMMIT", ())] if and_commit else [])])
+
+    def _gathered(self) -> list[Statement]:
+        """Return the statements that were not sent yet, as sent."""
         waiting, self._sent = self._operations[self._sent :], len(self._operations)
-        with connection.pipeline():
-            for query, rows in waiting:
-                for row in rows:
-                    connection.execute(QUERIES[query], row)
-            if and_commit:
-                connection.execute("COMMIT")
+        return [(QUERIES[query], row) for query, rows in waiting for row in rows]
 
     def rollback(self) -> None:
+        self._is_planning = False
         self._prefixes.rollback()
         self._index.rollback()
         self._trees.rollback()
@@ -388,21 +403,56 @@ class PostgresStore(Store):
     def has_changed(self) -> bool:
         if (why := self._trees.what_happened()) is not None:
             raise self._die(why)
-        if self._is_open and self._reader.get() is None:
+        if self._pulse is None:
+            if self._is_open and self._reader.get() is None:
+                self._check(self._reader)
+                return False  # it is only asked again
+            asked = datetime.now(UTC)
+            try:
+                self._learn(self._read("look", self._trees.fenced)[0], asked)
+            except StoreRefused:
+                return False
+        elif self._reader.get() is None:
             self._check(self._reader)
-            return False  # it is only asked again
-        before = datetime.now(UTC)
-        try:
-            ((last, lives, instant),) = self._read("look", self._trees.fenced)
-        except StoreRefused:
+        if self._hint is None:
             return False
-        self._set_clock(before, columns.from_micros(instant))
-        if not lives:
+        last, lives, asked_at = self._hint
+        if not lives and self._trees.fenced is not None:
             raise self._die(self._trees.declared_dead())
-        if (why := self._what_was_lost(last)) is not None:
+        if asked_at > self._seen_at and (why := self._what_was_lost(last)) is not None:
             raise self._die(why)
         known, self._last = self._last, max(self._last, last)
         return bool(last > known)
+
+    def attend(self) -> None:
+        if self._pulse is None:
+            self._pulse = Pulse(self._address, QUERIES["look"], lambda: self._trees.fenced, self._learn)
+
+    def _learn(self, found: tuple[Any, ...], asked: datetime) -> None:
+        """Take what `look` has read. The thread of the pulse calls this, too."""
+        last, lives, instant = found
+        self._set_clock(asked, columns.from_micros(instant))
+        ago = (datetime.now(UTC) - asked).total_seconds()
+        self._hint = last, lives, time.monotonic() - ago
+
+    def _give_up(self, waited: float) -> bool:
+        return self._pulse is not None and self._pulse.give_up(waited)
+
+    def _give_up_writing(self, waited: float) -> bool:
+        return not self._is_committing and self._give_up(waited)
+
+    def _is_away(self) -> bool:
+        return self._pulse is not None and self._pulse.is_away
+
+    def _away(self) -> StoreRefused:
+        """Return the error for a read that was not answered. A plan runs again when the server is back."""
+        if self._is_planning:
+            return Overtaken(f"{self.name} does not answer, and a transaction is begun again")
+        return faults.away(self.name)
+
+    def _patience(self) -> float:
+        """Return for how long a read waits for a connection."""
+        return RIDE_SECONDS if self._pulse is None else PATIENCE_SECONDS
 
     def skew(self) -> timedelta:
         return self._skew
@@ -415,13 +465,14 @@ class PostgresStore(Store):
             self._skew = found if abs(found) > _SKEWED else timedelta()
 
     def get_session(self, session: str) -> SessionRow | None:
-        return next(iter(self._read_as(columns.full_session, QUERIES["session"], session)), None)
+        return next(iter(self._read_as(columns.full_session, QUERIES["session"], session, limit=1)), None)
 
     def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
         return self._read_as(columns.full_session, QUERIES["some_sessions"], _as_json(sessions))
 
     def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
-        return next(iter(self._read_as(partial(columns.latest_run, session), QUERIES["latest_run"], session)), None)
+        convert = partial(columns.latest_run, session)
+        return next(iter(self._read_as(convert, QUERIES["latest_run"], session, limit=1)), None)
 
     def find_sessions(
         self,
@@ -455,7 +506,7 @@ class PostgresStore(Store):
         return next(((session, read_operation(body)) for session, body in self._read("asking", approval)), None)
 
     def get_approval(self, approval: str) -> Approval | None:
-        return next(iter(self._read_as(columns.full_approval, QUERIES["approval"], approval)), None)
+        return next(iter(self._read_as(columns.full_approval, QUERIES["approval"], approval, limit=1)), None)
 
     def find_approvals(
         self,
@@ -605,15 +656,17 @@ class PostgresStore(Store):
     def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
         if writing:
             return self._read_in_transaction(query, parameters)
-        return self._ask(lambda connection: connection.execute(QUERIES[query], parameters, binary=True).fetchall())
+        return self._ask(lambda connection: self._reader.send(connection, [(QUERIES[query], parameters)])[-1])
 
     def _ask(self, work: Callable[[Connection], R]) -> R:
         """Read; if the connection breaks, again over another one."""
         if not self._is_open and self._reader.get() is None:
             raise faults.closed(self.name)
         self._refuse_copy()
-        until, is_again = time.monotonic() + RIDE_SECONDS, False
-        while (connection := self._reader.get(wait=max(0.0, until - time.monotonic()))) is not None:
+        until, is_again = time.monotonic() + self._patience(), False
+        while not self._is_away():
+            if (connection := self._reader.get(wait=max(0.0, until - time.monotonic()))) is None:
+                break
             try:
                 if is_again and self._instant is not None and _begin_instant(connection) != self._instant:
                     raise faults.away(self.name)  # the instant of the other reads is over
@@ -625,30 +678,22 @@ class PostgresStore(Store):
             except (UnicodeEncodeError, OverflowError) as error:
                 raise faults.misused(error, self.name) from error
         self._check(self._reader)
-        raise faults.away(self.name)
+        raise self._away()
 
     def _read_in_transaction(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
         """Read what the transaction has written so far. A connection that breaks here has committed nothing."""
-        until, connection = time.monotonic() + RIDE_SECONDS, self._writer.get()
-        while True:
-            try:
-                if connection is None:
-                    raise psycopg.OperationalError("the connection is lost")
-                if self._sent < len(self._operations):
-                    self._send(connection, and_commit=False)
-                return connection.execute(QUERIES[query], parameters, binary=True).fetchall()
-            except psycopg.Error as error:
-                if is_lost(error, connection):
-                    if time.monotonic() > until:
-                        self._in_transaction = False
-                        raise faults.away(self.name) from error
-                    connection = self._writer.get(wait=0.5)
-                    with suppress(psycopg.Error):
-                        connection = self._resume(until)
-                    continue
-                if isinstance(error, psycopg.IntegrityError):
-                    raise IllegalEvent(f"the store already has this: {error}") from error
-                raise self._fault(error) from error
+        connection = self._writer.get()
+        try:
+            if connection is None:
+                raise psycopg.OperationalError("the connection is lost")
+            return self._writer.send(connection, [*self._gathered(), (QUERIES[query], parameters)])[-1]
+        except psycopg.Error as error:
+            if is_lost(error, connection):
+                self._in_transaction = False  # a plan that is refused must not let the others of its batch be written
+                raise Overtaken(f"{self.name} broke a transaction, and it is begun again") from error
+            if isinstance(error, psycopg.IntegrityError):
+                raise IllegalEvent(f"the store already has this: {error}") from error
+            raise self._fault(error) from error
 
     def _read_as(
         self,
@@ -661,12 +706,7 @@ class PostgresStore(Store):
             query, parameters = f"{query} LIMIT ${len(parameters) + 1}", (*parameters, limit)
 
         def read(connection: Connection) -> list[R]:
-            if limit is not None and limit <= 10 * FETCHED:
-                found: Any = connection.execute(query, parameters, binary=True)
-            else:
-                found = connection.cursor().stream(query, parameters, binary=True, size=FETCHED)
-            if limit is None or limit > FETCHED:
-                found = list(found)  # bodies, before a head is read over the same connection
+            found = self._reader.send(connection, [(query, parameters)])[-1]
             return list(map(partial(convert, self._prefixes), found))
 
         is_collecting = gc.isenabled()

@@ -29,7 +29,6 @@ from supervisor.core import events as e
 from supervisor.core.approvals.state import Left
 from supervisor.core.errors import ServerError, ServerUnavailable
 from supervisor.core.events.asking import CardBegun, CardEvent, ReminderEvent, target_of
-from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TemporalStore
 from supervisor.core.values import Approval
 from supervisor.runtime.lifecycle.runner import Runner
@@ -99,7 +98,6 @@ class NamespaceCards(LocalCards):
         self._runner = runner
         self._claimed = {each.name for each in channels if each.keeps_cards}
         """The channels whose cards are claimed. A card of another one ends with its server."""
-        self._me = new_session_id()
 
     async def claim(self, approval: Approval, begun: CardBegun) -> Left | None:
         note = self._note("begun", begun)

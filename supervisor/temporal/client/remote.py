@@ -62,7 +62,7 @@ from supervisor.temporal.client.imports import NamespaceImport
 from supervisor.temporal.client.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
 from supervisor.temporal.client.starting import start_session
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.connection import connect_to_server, keep_key
+from supervisor.temporal.connection import connect_to_server, keep_credentials
 from supervisor.temporal.mirror.mirror import Mirror
 from supervisor.temporal.mirror.namespace import NotReplayed
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore
@@ -92,7 +92,7 @@ async def opened(store: TemporalStore) -> AsyncIterator[Supervisor]:
                 tasks.cancel_scope.cancel()
 
         tasks.start_soon(follow)
-        tasks.start_soon(keep_key, client)
+        tasks.start_soon(keep_credentials, client, store)
         tasks.start_soon(supervisor.runner.journal.run)  # what is noted in the mirror
         try:
             yield supervisor

@@ -7,7 +7,7 @@ Rules
   the others are lost with the mirror.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from temporalio.client import Client
@@ -24,6 +24,7 @@ from supervisor.seam.runs import Page
 from supervisor.seam.supervisor import StoreSupervisor
 from supervisor.temporal.client.remote import TemporalSupervisor
 from supervisor.temporal.mirror.store import Feed, MirrorFile
+from supervisor.temporal.telemetry import Metrics
 
 
 class ServedSupervisor(TemporalSupervisor, StoreSupervisor):
@@ -37,9 +38,15 @@ class ServedSupervisor(TemporalSupervisor, StoreSupervisor):
         feed: Feed,
         people: People | None,
         agents: Mapping[str, AgentSpec[..., Any]],
+        metrics: Metrics,
     ) -> None:
         super().__init__(client, named, store, feed, people)
         self._agents = agents
+        self._metrics = metrics
+
+    @property
+    def other_metrics(self) -> Iterable[str]:
+        return self._metrics.lines()
 
     @property
     def people(self) -> People | None:  # type: ignore[override] # a program that serves chooses them at the start

@@ -1,17 +1,18 @@
 """Starts of sessions: a session is a workflow, whose id is the session's, so that it can be started once."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, SessionConflict
 from supervisor.core.events import SessionCreated
-from supervisor.core.ids import approval_route, check_session_id, digest_of_value, new_session_id
+from supervisor.core.ids import check_session_id, digest_of_value, new_session_id
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.journal.view import Entry
 from supervisor.seam import commands
@@ -20,8 +21,9 @@ from supervisor.system.identity import find_folder, working_directory
 from supervisor.system.loading import holds_command
 from supervisor.temporal.carry import pack
 from supervisor.temporal.client.trees import Trees
-from supervisor.temporal.connection import SOON, server_errors
+from supervisor.temporal.connection import SOON, lacks_attribute, server_errors
 from supervisor.temporal.payloads import VARIABLE, largest_for
+from supervisor.temporal.searched import attributes_of
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     CARRIED_LARGEST_BYTES,
@@ -29,7 +31,6 @@ from supervisor.temporal.wire import (
     MEMO,
     ONCE,
     QUEUE,
-    ROUTE,
     SIGNALS,
     TREE,
     Carried,
@@ -37,8 +38,6 @@ from supervisor.temporal.wire import (
     check_size,
     to_wire,
 )
-
-_ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
 
 
 async def start_session(trees: Trees, command: commands.Start, who: str) -> tuple[str, bool]:
@@ -123,20 +122,29 @@ async def start_tree(trees: Trees, start: Start, mark: str) -> bool:
 
 
 async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDReusePolicy) -> bool:
-    """Start the workflow of a tree, unless the policy forbids it. Return whether it was started."""
+    """Start the workflow of a tree, unless the policy forbids it. Return whether it was started. Where the namespace
+    lacks the search attributes for people, it has none of them."""
     root = start.session
+    if trees.has_attributes:
+        start = msgspec.structs.replace(start, has_attributes=True)
     try:
         with server_errors(trees.named, maybe_done=True):
-            await trees.client.start_workflow(
-                TREE,
-                to_wire(start),
-                id=root,
-                task_queue=QUEUE,
-                id_reuse_policy=policy,
-                memo={MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent, SIGNALS: True},
-                search_attributes=TypedSearchAttributes([SearchAttributePair(_ROUTE, approval_route(root))]),
-                rpc_timeout=SOON,
-            )
+            try:
+                await trees.client.start_workflow(
+                    TREE,
+                    to_wire(start),
+                    id=root,
+                    task_queue=QUEUE,
+                    id_reuse_policy=policy,
+                    memo={MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent, SIGNALS: True},
+                    search_attributes=attributes_of(start),
+                    rpc_timeout=SOON,
+                )
+            except RPCError as error:
+                if not (start.has_attributes and lacks_attribute(error)):
+                    raise
+                trees.has_attributes = False
+                return await _try_start(trees, msgspec.structs.replace(start, has_attributes=False), mark, policy)
     except WorkflowAlreadyStartedError:
         return False
     return True

@@ -54,6 +54,9 @@ class Trees:
         self.mirror = mirror
         self.namespace = mirror.namespace
         self.rules = NamespaceRules(client, named)
+        self.has_attributes = client.data_converter.payload_codec is None
+        """Whether new trees have the search attributes for people: not where a codec hides what trees hold, and not
+        after the namespace has refused one."""
 
     async def read(self, session: str) -> str:
         """Read what is new in a session's tree. Return its root. Raises NotFound."""

@@ -1,25 +1,17 @@
 """A command to a tree that has ended starts its next workflow, in one request (workflow/turns.py)."""
 
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.ids import approval_route
 from supervisor.core.store_urls import TemporalStore
 from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.left import read_left
-from supervisor.temporal.wire import MEMO, QUEUE, ROUTE, SIGNALS, TREE, Command, Start, to_wire
-
-_ROUTE: Final = SearchAttributeKey.for_keyword(ROUTE)
+from supervisor.temporal.searched import attributes_of
+from supervisor.temporal.wire import MEMO, QUEUE, SIGNALS, TREE, Command, Start, to_wire
 
 
 async def find_left(client: Client, named: TemporalStore, described: Any) -> Start:
@@ -51,6 +43,6 @@ async def follow(client: Client, named: TemporalStore, described: Any, left: Sta
             start_signal="command",
             start_signal_args=[to_wire(sent)],
             memo={**memo, MEMO: {**memo[MEMO], "pending": [], "left_out": []}, SIGNALS: True},
-            search_attributes=TypedSearchAttributes([SearchAttributePair(_ROUTE, approval_route(left.session))]),
+            search_attributes=attributes_of(start),
             rpc_timeout=SOON,
         )

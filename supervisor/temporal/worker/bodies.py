@@ -38,7 +38,7 @@ from supervisor.core.errors import InvalidInput, ToolFailed, UnknownAgent
 from supervisor.core.models import dump, read_model
 from supervisor.core.usage import Usage, checked_usage
 from supervisor.core.values import JobView, ToolResult
-from supervisor.runtime.attempt.bodies import Bodies as RunningBodies, DeadlinePassed, runs_on
+from supervisor.runtime.attempt.bodies import Bodies as RunningBodies, DeadlinePassed, Running, runs_on
 from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback_of
 from supervisor.runtime.environment import Ruled
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
@@ -47,19 +47,23 @@ from supervisor.system.prices import Prices, genai_price, priced
 from supervisor.system.settling import files_of_ours, settle
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, KnownRules, from_wire, plain_of, to_wire
+from supervisor.temporal.worker.couriers import QUEUE_MARK, Couriers
 from supervisor.temporal.worker.offered import Offered, resolve
 
 PULSE_SECONDS: Final = 0.5
 """Seconds between two looks at a body, of which every second one is a sign of life."""
-HURRY_SECONDS: Final = (0.02, 0.08, 0.2, 0.45)
-"""When a body shows life after the workflow in this process has asked for its cancel: the answer tells it of that."""
+HURRY_SECONDS: Final = (0.03, 0.2)
+"""When a body shows life after it was asked to hurry: the answer tells it that it is cancelled."""
 
 
 class Bodies:
     """Runs the bodies of calls and steps on a worker, as far as it offers them."""
 
-    def __init__(self, offered: Offered, rules: NamespaceRules, prices: Prices = genai_price) -> None:
+    def __init__(
+        self, offered: Offered, rules: NamespaceRules, couriers: Couriers, prices: Prices = genai_price
+    ) -> None:
         self._offered = offered
+        self._couriers = couriers
         self._rules = rules
         self._prices = prices
         self._tasks = set[asyncio.Task[None]]()
@@ -69,13 +73,24 @@ class Bodies:
         self._loop = asyncio.get_running_loop()
 
     def hurry(self, workflow: str, activity_id: str) -> None:
-        """Let a body learn of its cancel at once, if it runs here. Any thread may call it."""
-        self._loop.call_soon_threadsafe(self._hurry, (workflow, activity_id))
+        """Let a body learn of its cancel at once, wherever it runs. Any thread may call it."""
+        self._loop.call_soon_threadsafe(self._hurry, workflow, activity_id)
 
-    def _hurry(self, key: tuple[str, str]) -> None:
-        if (body := self._here.get(key)) is not None:
-            for after in HURRY_SECONDS:
-                self._loop.call_later(after, body.show_life)
+    def _hurry(self, workflow: str, activity_id: str) -> None:
+        if not self._hurry_here(workflow, activity_id) and self._couriers.ask(workflow, activity_id):
+            self._start(self._couriers.send, workflow)
+
+    def take_courier(self, workflow: str, activity_id: str) -> None:
+        """Let a body of this process learn of its cancel, which another worker has heard of. Any thread may call it."""
+        self._loop.call_soon_threadsafe(self._hurry_here, workflow, activity_id)
+
+    def _hurry_here(self, workflow: str, activity_id: str) -> bool:
+        """Let a body learn of its cancel, if it runs here. Return whether it does."""
+        if (body := self._here.get((workflow, activity_id))) is None:
+            return False
+        for after in HURRY_SECONDS:
+            self._loop.call_later(after, body.show_life)
+        return True
 
     def _start(self, fn: Callable[..., Coroutine[Any, Any, None]], work: Any) -> None:
         task = asyncio.get_running_loop().create_task(fn(work))
@@ -98,7 +113,7 @@ class Bodies:
             return to_wire(BodyResult(kind="raised", error="InvalidInput", text=str(error), has_begun=False))
         info = activity.info()
         key = info.workflow_id or "", info.activity_id
-        self._here[key] = body = _Body(request, found, self._running, self._rules, self._prices)
+        self._here[key] = body = _Body(request, found, self._running, self._rules, self._prices, self._couriers.queue)
         try:
             return to_wire(await body.run())
         finally:
@@ -113,14 +128,15 @@ class _Body:
         bodies: RunningBodies,
         rules: NamespaceRules,
         prices: Prices,
+        queue: str,
     ) -> None:
         self._request = request
         self._rules = rules
         self._found = found
         self._bodies = bodies
         named = request.session, "", request.operation, f"{request.kind} {request.name}"
-        self.running = bodies.of(*named, begins_again=not isinstance(found, ToolSpec) or found.idempotent)
-        self._mark = {"executing": True, "host": socket.gethostname(), "pid": os.getpid()}
+        self.running = Running(bodies, *named, begins_again=not isinstance(found, ToolSpec) or found.idempotent)
+        self._mark = {"executing": True, "host": socket.gethostname(), "pid": os.getpid(), QUEUE_MARK: queue}
         self._beat = anyio.current_time()
         self._scope = anyio.CancelScope()
         """Cancelled if a step stalls."""

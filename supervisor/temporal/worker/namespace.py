@@ -49,6 +49,7 @@ class NamespaceActivities:
         self._client = client
         self._named = named
         self.rules = NamespaceRules(client, named)
+        self.activities = self.read_rules, self.add_rule, self.settle, self.find_claim, self.take_over
 
     @activity.defn(name=READ_RULES)
     async def read_rules(self, has_version: bool = False) -> Any:

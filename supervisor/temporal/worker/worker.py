@@ -4,6 +4,7 @@ Rules
 - A worker owns nothing. If it dies, any other one goes on with its trees.
 - It runs the functions of its agents' modules, and no others (offered.py), and no agent whose own code would give
   another value in a replay (determinism.py).
+- One with a queue runs the calls of tools that name it, and nothing else.
 - With a build, the trees that it begins are pinned to workers of this build (a deployment version of Temporal). Claims
   and rules go on with any build.
 - When it is stopped, bodies that run have `leave` to end (R8). Then they are cancelled, and count as interrupted. If
@@ -12,13 +13,14 @@ Rules
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import anyio
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.previews import PREVIEWS_ELSEWHERE
@@ -29,15 +31,18 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
-from supervisor.temporal.connection import connect_to_server, keep_key, prepare
-from supervisor.temporal.wire import QUEUE
+from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare, warn_of_retention
+from supervisor.temporal.telemetry import Metrics
+from supervisor.temporal.wire import QUEUE, queue_of
 from supervisor.temporal.worker.bodies import Bodies
+from supervisor.temporal.worker.couriers import Couriers
 from supervisor.temporal.worker.determinism import refuse_undetermined
 from supervisor.temporal.worker.long_steps import be_patient
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.worker.offered import Offered
+from supervisor.temporal.worker.probes import address_of, answering
 from supervisor.temporal.worker.unstarted import TaskRunner
-from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, Offer
+from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, CourierWorkflow, Offer
 
 log = FactLog(__name__)
 
@@ -58,6 +63,8 @@ class Room(NamedTuple):
     tasks: int = 100
     pollers: int = 5
     leave: float = 10.0
+    queue: str | None = None
+    probes: str | None = None
 
 
 _USUAL: Final = Room()
@@ -85,6 +92,19 @@ def _check(agents: Sequence[AgentSpec[..., Any]], room: Room) -> None:
                 raise InvalidInput(f"tool {each.name}: {PREVIEWS_ELSEWHERE}")
 
 
+async def _answer_others(
+    receiver: Worker, probes: tuple[str, int] | None, is_ready: Callable[[], bool], metrics: Metrics | None
+) -> None:
+    """Take couriers, and answer probes if there is an address for them, until cancelled."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(receiver)
+        if probes is None or metrics is None:
+            await anyio.sleep_forever()
+        else:
+            await stack.enter_async_context(answering(probes, is_ready, metrics.lines))
+            await metrics.keep()
+
+
 async def work(
     store: TemporalStore,
     agents: Sequence[AgentSpec[..., Any]],
@@ -108,22 +128,20 @@ async def work(
             except ImportError as error:
                 raise InvalidInput(f"module {name} cannot be imported: {error}") from None
     version = None if build is None else WorkerDeploymentVersion(deployment_name=QUEUE, build_id=build)
-    client = await connect_to_server(store)
+    probes = None if room.probes is None else address_of(room.probes)
+    metrics = None if probes is None else Metrics()
+    client = await connect_to_server(store, None if metrics is None else metrics.runtime)
     await prepare(client, store)
+    await warn_of_retention(client, store, agents)
     namespace = NamespaceActivities(client, store)
-    bodies = Bodies(Offered(agents, also), namespace.rules)
+    couriers = Couriers(client)
+    bodies = Bodies(Offered(agents, also), namespace.rules, couriers)
+    workflows = WORKFLOWS if build is None else PINNED
     worker = Worker(
         client,
-        task_queue=QUEUE,
-        workflows=WORKFLOWS if build is None else PINNED,
-        activities=[
-            bodies.run,
-            namespace.read_rules,
-            namespace.add_rule,
-            namespace.settle,
-            namespace.find_claim,
-            namespace.take_over,
-        ],
+        task_queue=queue_of(room.queue),
+        workflows=workflows if room.queue is None else [],
+        activities=[bodies.run, *(namespace.activities if room.queue is None else ())],
         interceptors=[Offer(by_name, lost_after, bodies.hurry)],
         unsandboxed_workflow_runner=TaskRunner(),
         deployment_config=None
@@ -142,19 +160,38 @@ async def work(
         sticky_queue_schedule_to_start_timeout=STICKY,
     )
     be_patient(worker)
+    receiver = Worker(
+        client,
+        task_queue=couriers.queue,
+        workflows=[CourierWorkflow],
+        interceptors=[Offer({}, lost_after, bodies.take_courier)],
+        unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(),
+        max_cached_workflows=0,
+    )
     serving = anyio.CancelScope(shield=True)  # until the worker is stopped
+    lasting = anyio.CancelScope(shield=True)  # until it has left
+    is_leaving = False
 
     async def serve() -> None:
         with serving:
             await worker.run()
 
+    async def last() -> None:
+        with lasting:
+            await _answer_others(receiver, probes, lambda: not is_leaving, metrics)
+
+    def take_client() -> None:
+        worker.client = receiver.client = client
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
-        tasks.start_soon(keep_key, client)
+        tasks.start_soon(last)
+        tasks.start_soon(keep_credentials, client, store, take_client)
         is_open()
         try:
             await anyio.sleep_forever()
         finally:
+            is_leaving = True
             with anyio.move_on_after(room.leave + STOPPED_AFTER_SECONDS, shield=True) as patience:
                 await worker.shutdown()
             if patience.cancelled_caught:
@@ -164,3 +201,4 @@ async def work(
                     reason="a body or an agent does not end",
                 )
                 serving.cancel()
+            lasting.cancel()

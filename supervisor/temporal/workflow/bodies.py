@@ -46,6 +46,7 @@ from supervisor.temporal.wire import (
     CallFacts,
     from_wire,
     plain_of,
+    queue_of,
     to_wire,
 )
 from supervisor.temporal.workflow.bridge import wait_for
@@ -191,6 +192,7 @@ class TreeBodies:
         return workflow.start_activity(
             BODY,
             request,
+            task_queue=None if body.queue is None else queue_of(body.queue),
             activity_id=self._name_of(body),
             summary=request["name"],
             start_to_close_timeout=UNBOUNDED if body.timeout is None else timedelta(seconds=body.timeout) + MARGIN,

@@ -5,6 +5,7 @@ Rules
 - A folder is not looked for here: it is one of the machine on which a call runs.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -93,6 +94,7 @@ class WorkflowEnvironment(Environment):
         self._cwd = start.cwd
         self._largest = start.largest
         self._has_marks = start.has_marks
+        self._bounded = Counter[tuple[str, int]]()
         self._rules_added: anyio.Event | None = None
         """Set when the rules that decisions have made are in the namespace; None if there are none under way."""
 
@@ -127,6 +129,13 @@ class WorkflowEnvironment(Environment):
             return workflow.patched(patch)
         workflow.deprecate_patch(patch)
         return True
+
+    def keeps_budget(self, session: str, run: int) -> bool:
+        """See Environment. A marker says it, for each attempt in this workflow: what began before the agent's code had
+        a budget goes on without one. A tree of former code has none."""
+        self._bounded[session, run] += 1
+        mark = f"budget {self._bounded[session, run]}"
+        return self._has_marks and self.takes_patch(session, run, mark)
 
     def new_session_id(self) -> str:
         return self._random(22)

@@ -13,6 +13,7 @@ from temporalio.common import SearchAttributeKey
 from supervisor.core.encoding import to_json
 from supervisor.core.values import Approval
 from supervisor.seam.store import Store
+from supervisor.temporal.searched import STATUS_KEY
 from supervisor.temporal.wire import MEMO, MEMO_LARGEST_BYTES, PENDING, SEARCHED_LARGEST_BYTES, mark_of
 from supervisor.temporal.workflow.claims import claim_withdrawn
 
@@ -31,8 +32,9 @@ class Shown:
     """The approvals and questions of a tree that are shown now: at first those of the workflow before, if there was
     one."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, has_attributes: bool) -> None:
         self._store = store
+        self._has_attributes = has_attributes
         self._ended: list[Any] = workflow.memo_value(MEMO, {}).get("ended", [])
         self._ids = [each.id for each in store.find_approvals(limit=None)]
 
@@ -51,7 +53,13 @@ class Shown:
         self._ended = [*self._ended, *(end_of(each) for each in gone if each is not None)][-ENDS_SHOWN:]
         self._ids = ids
         workflow.upsert_memo({MEMO: {**memo_of(pending), "ended": self._ended}})
-        workflow.upsert_search_attributes([PENDING_KEY.value_set(searched(ids))])
+        status = [STATUS_KEY.value_set("waiting" if ids else "active")] if self._has_attributes else []
+        workflow.upsert_search_attributes([PENDING_KEY.value_set(searched(ids)), *status])
+
+    def show_end(self, kind: str) -> None:
+        """Write how the root's run has ended, if it has not succeeded."""
+        if self._has_attributes and kind != "succeeded":
+            workflow.upsert_search_attributes([STATUS_KEY.value_set(kind)])
 
 
 def end_of(ended: Approval) -> Any:

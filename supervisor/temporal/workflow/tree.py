@@ -106,7 +106,7 @@ class RunningTree:
         self._supervisor.audience.has_readers = True
         releasing = Releasing(self._runner, self._supervisor.admission)
         self.move = Move(start, store, self._runner, commands)
-        self._shown = Shown(store)
+        self._shown = Shown(store, has_attributes=start.has_attributes)
         self._answering = Answering(
             self._supervisor, self._runner, store, commands, self.move, self._shown, releasing, self._check_agents
         )
@@ -149,6 +149,7 @@ class RunningTree:
         row = self._store.get_session(self._start.session)
         assert row is not None
         assert row.outcome is not None
+        self._shown.show_end(row.outcome.kind)
         ended = msgspec.to_builtins(row.outcome)
         return {**ended, "left": self.move.left(row.outcome, len(to_json(ended, "an outcome")))}
 

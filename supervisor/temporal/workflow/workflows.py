@@ -19,6 +19,7 @@ from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     AGENTS,
     CLAIM,
+    COURIER,
     RELEASE,
     TREE,
     Command,
@@ -160,6 +161,17 @@ class AgentsWorkflow:
             "agents": [to_wire(agents[name].view()) for name in sorted(agents)],
             "missing": None if missing is None else str(missing),
         }
+
+
+@workflow.defn(name=COURIER, sandboxed=False)
+class CourierWorkflow:
+    """Tells a worker, by a queue of its own, that bodies which run there are cancelled."""
+
+    @workflow.run
+    async def run(self, tree: str, activities: list[str]) -> None:
+        if not workflow.unsafe.is_replaying():
+            for each in activities:
+                workflow.extern_functions()[HURRY](tree, each)
 
 
 @workflow.defn(name=CLAIM, sandboxed=False)

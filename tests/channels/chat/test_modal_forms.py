@@ -19,7 +19,7 @@ from supervisor import Context, Option, agent, tool
 from supervisor.channels.chat.modal_fields import read_modal
 from supervisor.channels.discord import components, interactions
 from supervisor.channels.slack import blocks, payloads
-from supervisor.channels.slack.signed import payload_of
+from supervisor.channels.slack.payloads import payload_of
 from supervisor.core.approvals.fields import same_json
 
 pytestmark = pytest.mark.anyio

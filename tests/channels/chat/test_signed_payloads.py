@@ -12,7 +12,7 @@ from test_slack import channel as slack_channel
 
 from supervisor import Deny
 from supervisor.channels.discord import interactions
-from supervisor.channels.slack.signed import is_genuine
+from supervisor.channels.slack.payloads import is_genuine
 
 pytestmark = pytest.mark.anyio
 

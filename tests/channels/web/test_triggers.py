@@ -40,6 +40,11 @@ async def counting(ctx: Context, given: dict[str, int]) -> int:
 
 
 @agent
+async def idle(ctx: Context) -> None:
+    """Takes no input."""
+
+
+@agent
 async def reading(ctx: Context, text: str) -> str:
     return text
 
@@ -222,6 +227,16 @@ async def test_a_body_is_json_that_fits_or_the_text_itself():
             await client.post(PATH, content=body, headers=standard(body, of=f"msg_{number}"))
         values = [await (await supervisor.get_run(each.id)).result() for each in await supervisor.find_sessions()]
         assert values == ['{"n": 7}', "plain words", "quoted"]
+
+
+@pytest.mark.parametrize("signed", ["standard", "github"])
+async def test_a_body_of_no_bytes_starts_an_agent_without_input_once(signed):
+    async with served(signed, SECRET if signed == "standard" else "It's a Secret") as (supervisor, client):
+        supervisor.agents["counting"] = idle
+        headers = standard(b"") if signed == "standard" else github(b"")
+        for _ in range(2):
+            assert (await client.post(PATH, content=b"", headers=headers)).status_code == 202
+        assert await count(supervisor) == 1
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,29 @@ async def test_steps_pause_for_half_an_hour_while_a_person_is_on_it():
         await deny_all(supervisor)
 
 
+async def test_each_card_is_edited_when_a_person_is_on_it():
+    """So the others see it where they were asked; no message makes a sound."""
+
+    class Shown(Board):
+        def face(self, approval, *, is_notice=False):
+            return f"{approval.id} {approval.acknowledged}"
+
+        async def post(self, approval, card):
+            if approval.acknowledged is not None:
+                self.said.append((self.now(), [card, approval.acknowledged.by]))
+            return await super().post(approval, card)
+
+    board = Shown()
+    async with opened(channels=[board], escalation=STEPS) as supervisor:
+        await supervisor.start(deploys, "x")
+        await anyio.sleep(60)
+        (approval,) = await supervisor.find_approvals()
+        await supervisor.acknowledge([approval.id], by="ana")
+        await anyio.sleep(60)
+        assert [what for _, what in board.said] == [["card"], ["card of x", "ana"]]
+        await deny_all(supervisor)
+
+
 async def test_a_message_that_was_due_waits_while_a_person_is_on_it():
     """It was being gathered. Nothing is lost if there is no later step."""
     board = Board()

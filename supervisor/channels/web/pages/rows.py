@@ -6,7 +6,7 @@ Rules
 - Two approvals that run different things have different names. Where a name is cut, the id tells them apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -48,6 +48,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     tone: Literal["pending", "approved", "denied", "gone"]
     ending: str
+    others: tuple[str, ...]
+    """What other people did with it: who is on it, and who has voted."""
     name: str
     """Its name for screen readers: what, where, for whom and in which session."""
 
@@ -78,8 +80,16 @@ def row_of(approval: Approval, now: datetime) -> Row:
         expires_at=approval.expires_at if is_pending else None,
         tone=_TONES.get(approval.status, "gone"),
         ending="" if is_pending else decided(replace(approval, decided_at=None), now),
+        others=tuple(_others(approval, found, now)) if is_pending else (),
         name=", ".join([_cut_text(name, _MOST_OF_A_NAME), *places, *([f"approval {approval.id[-6:]}"] * is_cut)]),
     )
+
+
+def _others(approval: Approval, found: Sequence[Fact], now: datetime) -> Iterator[str]:
+    """Yield who is on it now, and who has voted."""
+    if (on_it := approval.acknowledged) is not None and on_it.until > now:
+        yield f"{visible(on_it.by)} is on it"
+    yield from (each.text for each in found if each.kind == "ours" and each.name == "votes")
 
 
 def _is_form(fact: Fact) -> bool:

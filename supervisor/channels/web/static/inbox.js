@@ -196,7 +196,7 @@
   async function changed(approval) {
     const old = cardOf(approval.id);
     const isPending = approval.status === "pending";
-    if (old && isPending && old.dataset.tone === "pending") { tellVotes(approval); return; }
+    if (old && isPending && old.dataset.tone === "pending") { tellOthers(approval); return; }
     if (old && !isPending && old.dataset.tone !== "pending") return;
     if (!old && (page !== "inbox" || !isPending || isFull())) { recount(); return; }
     const asRow = old ? isFolded(old) : page === "inbox" && live().length >= Number(cards.dataset.open);
@@ -212,14 +212,17 @@
     else if (card) announce(card.getAttribute("aria-label") + ": " + card.querySelector(".ending").textContent.trim());
   }
 
-  // A vote is told in the room that an open card has: the card keeps its height, and what was typed into it.
-  function tellVotes(approval) {
+  // Votes, and who is on it, are told in the room that an open card has: it keeps its height, and what was typed into it.
+  function tellOthers(approval) {
     const digests = [...new Set((approval.votes ?? []).map((each) => each.digest))];
     const said = digests.map((digest) => {
       const same = approval.votes.filter((each) => each.digest === digest);
       const other = digest === approval.digest ? "" : " (not for this call as it was asked)";
       return `${same.length} of ${same[0].quorum}: ${same.map((each) => each.by).join(", ")}${other}`;
     });
+    const onIt = approval.acknowledged;
+    const until = onIt && new Date(onIt.until);
+    if (until > Date.now() + ahead) said.push(`${onIt.by} is on it, until ${clockTime.format(until)}`);
     if (said.length) tell(approval.id, said.join("; "));
   }
 

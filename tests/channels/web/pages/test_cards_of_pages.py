@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from supervisor.channels.web.pages.story import story
 from supervisor.channels.web.pages.visits import Viewer
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import visible
-from supervisor.core.values import Answer, Approve, Deny, Option
+from supervisor.core.values import Answer, Approve, Deny, HushedBy, Option, Vote
 
 hostile = st.text() | st.sampled_from(
     [
@@ -54,6 +55,16 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
+
+
+def test_a_row_says_who_is_on_it_and_who_has_voted():
+    """While that holds: a second person who is woken reads it before they open anything."""
+    vote = Vote(by="ben", digest="d", quorum=2)
+    for minutes, said in ((30, ("ana is on it", "1 of 2: ben")), (-1, ("1 of 2: ben",))):
+        on_it = HushedBy("ana", NOW + timedelta(minutes=minutes))
+        row = row_of(an_approval(acknowledged=on_it, votes=(vote,), digest="d"), NOW)
+        assert row.others == said
+    assert row_of(an_approval(status="approved", votes=(vote,)), NOW).others == ()
 
 
 def page_of(*approvals):

@@ -1,0 +1,118 @@
+"""A server that does not answer: the loop goes on, what waits goes on waiting, and all is there when it is back."""
+
+import os
+import secrets
+import signal
+import time
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+from postgres_server import running
+
+from supervisor import Approve, Context, SupervisorError, agent, open_supervisor, tool
+from supervisor.tools.descendants import process_table, processes_below
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(policy="ask")
+async def deploy(target: str) -> str:
+    return target
+
+
+@agent
+async def asks(ctx: Context, target: str) -> str:
+    return (await ctx.call(deploy, target)).kind
+
+
+@agent
+async def ticks(ctx: Context, times: int) -> int:
+    """Commits as often as the store lets it."""
+    for _ in range(times):
+        await ctx.sleep(0.02)
+    return times
+
+
+@pytest.fixture(scope="module")
+def own_server():
+    """One that a test may stop."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def silence(own_server):
+    """Return a function that stops each process of the server, or lets all go on."""
+    postmaster = int((own_server.data / "postmaster.pid").read_text().split()[0])
+    known = []
+
+    def send(number):
+        known[:] = known or [postmaster, *processes_below(process_table(), postmaster)]
+        for pid in known:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    yield send
+    send(signal.SIGCONT)
+
+
+@asynccontextmanager
+async def probed():
+    """Measure the longest step of the loop, in seconds."""
+    found = [0.0]
+
+    async def probe():
+        while True:
+            before = time.perf_counter()
+            await anyio.sleep(0.001)
+            found[0] = max(found[0], time.perf_counter() - before)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(probe)
+        yield found
+        tasks.cancel_scope.cancel()
+
+
+async def refused(supervisor):
+    """Return after how many seconds the supervisor says that its store does not answer."""
+    before = time.monotonic()
+    while time.monotonic() < before + 10:
+        try:
+            await supervisor.check()
+        except SupervisorError:
+            return time.monotonic() - before
+        await anyio.sleep(0.01)
+    return 10.0
+
+
+async def test_a_server_that_was_stopped_holds_no_loop_and_loses_nothing(own_server, silence):
+    """A probe runs in the loop while every process of the server stands still, in the middle of commits. /ready says so
+    within a second; then what ran goes on, and what waits can be decided."""
+    async with open_supervisor(f"{own_server.url}?schema=t{secrets.token_hex(6)}", adopt=True) as supervisor:
+        waits, runs = await supervisor.start(asks, "prod"), await supervisor.start(ticks, 40)
+        while not (pending := (await supervisor.find_approvals()).items):
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.5)
+        silence(signal.SIGCONT)  # finds the processes, before the loop is measured
+        async with probed() as quiet:
+            await anyio.sleep(0.5)
+        async with probed() as stopped:
+            silence(signal.SIGSTOP)
+            assert await refused(supervisor) < 1
+            with anyio.move_on_after(2):
+                while True:
+                    with suppress(SupervisorError):
+                        await supervisor.find_approvals()
+                    await anyio.sleep(0.01)
+        silence(signal.SIGCONT)
+        assert stopped[0] < 0.05 + 8 * quiet[0]  # a loaded machine holds each loop
+        with anyio.fail_after(20):
+            assert (await runs.outcome()).value == 40
+            while True:
+                with suppress(SupervisorError):
+                    await supervisor.check()
+                    break
+                await anyio.sleep(0.05)
+            assert (await supervisor.decide(pending[0].id, Approve(by="ada"))).kind == "accepted"
+            assert (await waits.outcome()).value == "ok"
