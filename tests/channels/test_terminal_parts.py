@@ -218,3 +218,14 @@ def test_a_line_is_edited_where_the_cursor_is():
         assert line.press(key) is None
     assert (line.text, line.cursor) == ("Jello!", 6)
     assert line.press("enter") == "accept"
+
+
+def test_an_edit_is_confirmed_with_the_code_of_the_evidence_that_was_shown():
+    """Another edit forgets it (A18)."""
+    desk = make_desk("one")
+    desk.edit("one", '{"command": "ls"}', 0.0)
+    desk.whole.add(("one", None))
+    desk.seen["one"] = "code"
+    assert desk.press(["a"], 10.0) == Decide("one", Approve(by="ana", arguments={"command": "ls"}, seen="code"))
+    desk.edit("one", '{"command": "rm"}', 20.0)
+    assert desk.seen == {}

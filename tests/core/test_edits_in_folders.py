@@ -13,6 +13,7 @@ from supervisor.core.calls.rules import (
     deny,
     find_option,
     grantable,
+    make_rule,
     named_edits,
     offer,
     offered,
@@ -24,7 +25,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.system.settling import settle
 
 HARMLESS = """
-a.py src/main.py ./src/x.ts src/../b.md docs/howto/page.md lib/parse.rs src/package/index.js src/makefile_reader.py
+a.py src/main.py ./src/x.ts docs/howto/page.md lib/parse.rs src/package/index.js src/makefile_reader.py
 README.md src/git/hooks_test.py workflow.txt data.json style.css src/CI/run.py x/y/z/new.txt café.md a-b_c.d.ts shell.py
 """
 NOT_HARMLESS = r"""
@@ -51,7 +52,7 @@ run.sh RUN.SH bin/x.bash x.fish x.ps1 x.bat x.cmd x.service x.so node_modules/x/
 hooks/pre-commit githooks/x cron.d/x supervisor.toml supervisor.db ~/x ~ ~root/x ../x ../../etc/passwd /etc/passwd
 /srv/application/x /srv/app/../app2/x /srv /srv/app /srv/app/ . / a.py/ /proc/self/cwd/a.py /dev/stdout C:\x a\b
 .\.git\x
-link/x in/x hard.py deploy fifo a:b "a" a*b
+link/../x src/../b.md link/x in/x hard.py deploy fifo a:b "a" a*b
 """
 SPELLED = [
     "",
@@ -215,3 +216,17 @@ def test_the_disk_marks_what_is_no_plain_file_of_one_name(tmp_path):
     marked = {each.name for each in tmp_path.iterdir() if any(MARKED in path for path in settle([str(each)]))}
     assert marked == {"script", "first", "second", "pipe", "link"}
     assert settle([f"{tmp_path}/new/file"]) == {f"{tmp_path}/new/file": f"{tmp_path}/new/file"}
+
+
+def test_a_way_up_out_of_a_link_is_not_where_it_reads(tmp_path):
+    """`link/../b.py` is next to what the link names; also of an allow of the folder, and by the own cwd of the call."""
+    (tmp_path / "else" / "where").mkdir(parents=True)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "link").symlink_to(tmp_path / "else" / "where")
+    folder = str(tmp_path / "app")
+    rules = [allow("write", f"edits inside {folder}"), make_rule("allow", "write", f"{folder}/**", "code", paths=True)]
+    on_disk = {"rules": rules, "folder": folder, "settled": lambda content: settle({*named_edits(content), folder})}
+    assert said({"file": "link/../b.py"}, **on_disk) is None
+    assert said({"file": f"{folder}/link/../b.py"}, **on_disk) is None
+    assert said({"file": "b.py", "cwd": "link/.."}, **on_disk) is None
+    assert said({"file": "b.py"}, **on_disk) == "allow"

@@ -64,6 +64,21 @@ async def risky_idem(x: str, seconds: float = 0.0) -> str:
     return await _act(x, seconds)
 
 
+def _world(x: str) -> str:
+    return "changed" if x in lines("changed") else "as it was"
+
+
+async def _world_of(x: str) -> str:
+    return _world(x)
+
+
+@tool(preview=None if "FUZZ_WITHOUT_LIMITS" in os.environ else _world_of)
+async def watched(x: str, seconds: float = 0.0) -> str:
+    """Act on what people change while it waits for them."""
+    record("saw", f"{x} {_world(x)}")
+    return await _act(x, seconds)
+
+
 @tool(policy="allow")
 async def fails(x: str, seconds: float = 0.0) -> str:
     await _act(x, seconds)
@@ -88,7 +103,7 @@ async def cleans(x: str, seconds: float = 0.0) -> str:
             await anyio.sleep(0.03)
 
 
-TOOLS = {each.name: each for each in (safe, idem, risky, risky_idem, fails, late, cleans)}
+TOOLS = {each.name: each for each in (safe, idem, risky, risky_idem, watched, fails, late, cleans)}
 
 
 async def flaky(step: StepContext, name: str, failures: int) -> str:

@@ -35,7 +35,8 @@ import fuzz_dumps
 import fuzz_stores
 import trio
 from fuzz_agents import record
-from fuzz_programs import answer_to
+from fuzz_programs import answer_to, changes_first
+from msgspec.structs import replace
 
 from supervisor import (
     Budget,
@@ -287,8 +288,14 @@ async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
     if (decision := answer_to(approval)) is None:
         return
     await anyio.sleep(hesitates)
+    if (changed := changes_first(approval)) is not None:
+        record("changed", changed)
     try:
         result = await supervisor.decide(approval.id, decision)
+        while result.kind == "unseen":  # an edit: its evidence is there, or is when the call has looked
+            await anyio.sleep(0.01)
+            seen = replace(decision, seen=result.seen or None)
+            result = await supervisor.decide(approval.id, seen)
     except StoreRefused:  # the connection broke; others decide it
         return
     tell("decided", approval.id, result.kind)

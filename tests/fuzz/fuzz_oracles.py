@@ -11,12 +11,13 @@ from typing import Any
 
 from fuzz_dumps import KINDS
 from fuzz_lives import ROOT
-from fuzz_programs import ALLOWED, is_denied, may_be_cut_off, operations
+from fuzz_programs import ASKING, is_denied, may_be_cut_off, operations
 from fuzz_stores import make_store
 
 from supervisor import MemoryStore
 from supervisor.core import events as e
 from supervisor.core.budgets import TOOL
+from supervisor.core.calls.content import digest_of_edit
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
@@ -167,6 +168,7 @@ def wrong_on_disk(story: Story) -> Iterator[str]:
     yield from story.wrong_index
     yield from _wrong_effects(story)
     yield from _wrong_uses(story)
+    yield from _unseen_effects(story)
     yield from _wrong_spending(story)
     for words in story.told:
         yield from _forgotten(story, *words)
@@ -187,6 +189,28 @@ def _wrong_effects(story: Story) -> Iterator[str]:
             yield f"results: {x} has {len(call.results)}, abandoned {call.abandoned}"
 
 
+def _unseen_effects(story: Story) -> Iterator[str]:
+    """Check that no call ran on another state than its evidence had when it was decided, and no edit without one."""
+    saw = dict(line.split(" ", 1) for line in story.lines("saw"))
+    for x, call in story.calls.items():
+        events = story.events[call.session]
+        about = [
+            each for each in events if call.request.approval and call.request.approval == getattr(each, "approval", "")
+        ]
+        taken: dict[str, str] = {}
+        for event in about:
+            if isinstance(event, e.EvidenceTaken):
+                taken[event.digest] = event.text
+            elif isinstance(event, e.ApprovalDecided):
+                asked = call.request
+                edited = None if event.edited is None else json.loads(bytes(event.edited))
+                digest = asked.digest if edited is None else digest_of_edit(edited, (), asked.digest)
+                if edited is not None and asked.preview is not None and digest not in taken:
+                    yield f"unseen: {x} was decided with {edited}, of which there was no evidence"
+                if x in saw and taken.get(digest, saw[x]) != saw[x]:
+                    yield f"changed: {x} ran on a state that is {saw[x]!r}, and its evidence said {taken[digest]!r}"
+
+
 def _wrong_uses(story: Story) -> Iterator[str]:
     """Check that no more calls than an allowance has uses ran without a question, and that each is counted."""
     events = [row.event for row in story.rows]
@@ -200,7 +224,7 @@ def _wrong_uses(story: Story) -> Iterator[str]:
             yield f"uses: {rule} let {let_run[rule.id]} calls run, and {counted[rule.id]} are counted"
     for x, call in story.calls.items():
         request = call.request
-        if call.starts and request.approval is None and request.rule is None and story.op(x)["tool"] in ALLOWED:
+        if call.starts and request.approval is None and request.rule is None and story.op(x)["tool"] in ASKING:
             yield f"uses: {x} ran, and no person and no rule has allowed it"
 
 
@@ -304,7 +328,7 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
     times, op = story.effects[call.x], story.op(call.x)
     wanted = {"fails": "error", "late": "error"}.get(op["tool"], "ok")
     is_allowed = bool(call.request.allowances) or call.request.approval in story.released
-    if op["tool"] in ALLOWED and is_denied(call.x) and not is_allowed:
+    if op["tool"] in ASKING and is_denied(call.x) and not is_allowed:
         wanted = "denied"
     state = story.states[call.session]
     was_cancelled = any(isinstance(event, e.CancelRequested) for event in story.events[call.session])
@@ -321,6 +345,8 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
         case "interrupted", reason:
             if not was_ended and op["id"] not in story.may_be_cut_off:
                 yield f"cut: {call.x} was interrupted ({reason}) by what should have waited for it"
+        case "denied", "changed" if not times and call.x in story.lines("changed"):
+            pass
         case kind, reason if kind != wanted:
             yield f"result: {call.x} {kind} ({reason}), not {wanted}"
         case "denied", _ if times:

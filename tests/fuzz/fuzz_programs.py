@@ -44,6 +44,7 @@ UNDECIDED = "u"  # the first letter of ids that stay undecided
 BOUNDED = (("calls",), ("requests",), ("calls", "requests"), ("tokens",))
 LIMITS = ("models", "tools", "agents")
 ALLOWED = ("risky", "risky_idem")
+ASKING = (*ALLOWED, "watched")
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
 """How long commits take: each a choice of these."""
 
@@ -177,7 +178,20 @@ class Maker:
         return {"op": kind, "id": self._id(UNDECIDED), **({"tool": "risky"} if kind == "call" else {"choices": False})}
 
     def _call(self) -> dict[str, Any]:
-        tools = ["safe", "safe", "idem", "risky", "risky", "risky_idem", "fails", "late", "cleans", "cleans"]
+        tools = [
+            "safe",
+            "safe",
+            "idem",
+            "risky",
+            "risky",
+            "risky_idem",
+            "watched",
+            "watched",
+            "fails",
+            "late",
+            "cleans",
+            "cleans",
+        ]
         tool = self._chance.choice(tools)
         return {"tool": tool, "seconds": self._chance.choice(SPANS), "emitted": self._chance.random() < 0.2}
 
@@ -238,6 +252,12 @@ def answer_to(approval: Approval) -> Decision | None:
     if dice < 7 and any(each.uses for each in approval.allowances):  # on Temporal none has
         return Approve(by="ana", uses=1)
     return Approve(by="ana")
+
+
+def changes_first(approval: Approval) -> str | None:
+    """Return the call whose state a person changes before they approve it; None if they change nothing."""
+    name = str(approval.arguments["x"]) if approval.tool == "watched" else UNDECIDED
+    return name if not name.startswith(UNDECIDED) and zlib.crc32(name.encode()) % 10 in (3, 5, 7, 8) else None
 
 
 def is_denied(name: str) -> bool:

@@ -1,7 +1,7 @@
 """The preview of Claude Code's tools that edit a file: a diff of the file as it is now (A18).
 
 Rules
-- What Claude Code would refuse, such as a text that is not in the file, is said, and is no failure.
+- The preview says what Claude Code would refuse, such as a text that is not in the file. That is no failure.
 - The state is that of the file: who has changed it meanwhile has changed what was approved.
 - Only a file is read, and no more of it than MOST_BYTES.
 """

@@ -214,13 +214,11 @@ class Terminal(Channel):
         except InvalidInput as error:
             self._desk.message = visible(str(error), kind="words")
             return
-        if result.kind == "unseen":
-            self._desk.seen[action.approval] = result.seen
-        elif result.kind != "counted":  # a vote leaves it waiting
+        self._desk.seen[action.approval] = result.seen
+        if not (waits := result.kind in ("counted", "unseen")):
             self._desk.remove(action.approval, anyio.current_time())
         if result.kind not in ("accepted", "recorded"):
-            style = "bold" if result.kind in ("counted", "unseen") else "bold red"
-            self.say(f"! {told(result, _now())} [{action.approval}]", style)
+            self.say(f"! {told(result, _now())} [{action.approval}]", "bold" if waits else "bold red")
 
     async def _open_talk(self, supervisor: Supervisor, session: str | None) -> None:
         """Begin a message to the tree of the selected card, or to the tree that runs here."""

@@ -252,9 +252,7 @@ class Desk:
         if not self._may_decide(now):
             return None
         edited: dict[str, Any] | None = self.edited.get(selected)
-        return Decide(
-            selected, Approve(by=self.by, arguments=edited, seen=None if edited is None else self.seen.get(selected))
-        )
+        return Decide(selected, Approve(by=self.by, arguments=edited, seen=self.seen.get(selected) or None))
 
     def _answer(self, asked: Approval, key: str, now: float) -> Decide | None:
         """Take a key on a question's card: a choice, yes or no, or `a`, which begins a typed answer."""

@@ -2,8 +2,8 @@
 
     allow("Edit", "edits inside /srv/app")      src/main.py: covered      package.json, .git/hooks/x, run.sh: asks
 
-Theory: a person who lets an agent edit a folder means its texts. Some files there are programs that start without
-anyone naming them (hooks, manifests, CI), or say what agents may do. So a tool declares which arguments are files that
+Theory: a person who lets an agent edit a folder means its texts. Some files there are programs that start by
+themselves (hooks, manifests, CI), or say what agents may do. So a tool declares which arguments are files that
 it edits, and the grant covers a call whose files are all inside, and of no shape in the tables below.
 
 Rules
@@ -155,7 +155,13 @@ def covers(
 def _is_inside(given: str, spelled_in: Collection[str], place: str, folder: str | None, settled: paths.Settled) -> bool:
     path = paths.spelled(given, folder)
     leads = None if path is None else settled.get(path)
-    if path is None or leads is None or given.endswith("/") or _marked(path, leads, settled):
+    if (
+        path is None
+        or leads is None
+        or given.endswith("/")
+        or paths.climbs(given, folder)
+        or _marked(path, leads, settled)
+    ):
         return False
     is_there = leads.startswith(f"{place}/") and path.startswith(tuple(f"{each}/" for each in spelled_in))
     names = given if given.startswith("/") else f"/{given}"

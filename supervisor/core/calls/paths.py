@@ -14,7 +14,8 @@ Rules
 - A path below /proc or /dev can lead anywhere. If it was not settled, it is a doubt.
 - A tool that searches reads what is below its path, so a deny of a place below that is a doubt. Without a path it
   searches the folder in which it works.
-- An allow of a path covers a call if each path that its tool declares is given, settled, and there.
+- An allow of a path covers a call if each path that its tool declares is given, settled, and there. One with `..` is
+  not: after a link, `..` leads elsewhere than it reads.
 - Files of ours (the store, the configuration, tokens) are covered by no rule with a pattern.
 """
 
@@ -65,6 +66,11 @@ def _spelled(path: str, folder: str | None) -> str | None:
 
 _spelled_again: Final = lru_cache(maxsize=1000)(_spelled)
 """Rules and calls name the same paths again and again."""
+
+
+def climbs(path: str, folder: str | None) -> bool:
+    """Return whether a path, or the folder from which it counts, has a part that is `..`."""
+    return ".." in path.split("/") or ".." in (folder or "").split("/")
 
 
 def paths_of(arguments: Mapping[str, Any], names: Collection[str]) -> Iterator[str | None]:
@@ -127,7 +133,10 @@ def covers(
 ) -> bool:
     """Return whether a rule that allows covers a call: each of its paths leads there."""
     given = list(paths_of(arguments, names))
-    places = [settled.get(spelled(each, folder) or "") if each is not None else None for each in given]
+    places = [
+        settled.get(spelled(each, folder) or "") if each is not None and not climbs(each, folder) else None
+        for each in given
+    ]
     wanted, is_folder = read(pattern)
     place = settled.get(wanted, wanted)
     return bool(places) and all(

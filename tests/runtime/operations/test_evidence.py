@@ -377,7 +377,7 @@ async def test_an_edit_of_a_run_that_has_left_memory_brings_it_back_to_look():
 
 
 async def test_an_edit_that_no_process_can_look_at_decides_nothing():
-    """It is wanted on disk, and is there once the session runs again, for whoever submits the same."""
+    """It is wanted on disk, and is there once the session runs again."""
     store = ForkingStore()
     async with opened(store) as supervisor:
         await supervisor.start(deletes, "t", session="s")
