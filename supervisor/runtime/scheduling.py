@@ -56,9 +56,9 @@ log = FactLog(__name__)
 LOOK_SECONDS: Final = 60.0
 STAND_BACK_SECONDS: Final = 5.0
 SETTLING_SECONDS: Final = 10.0
-_HEARD: Final = frozenset({e.ScheduleAdded, e.ScheduleChanged, e.ScheduleDisputed, e.ScheduleHandled, e.RunFinished})
 """So long a process stands back with a schedule that the journal had with other words, until it knows whether another
 process has those."""
+_HEARD: Final = frozenset({*e.having("of schedules"), e.RunFinished})
 
 
 class Scheduling:

@@ -88,7 +88,7 @@ def test_a_reply_of_several_lines_counts_once_with_its_largest_numbers(files):
     assert files.read() == [(10, 0, 7), (1, 0, 1)]
 
 
-def test_what_was_cached_is_a_part_of_the_input(files):
+def test_the_cached_input_is_a_part_of_the_input(files):
     files.write(line("m1", 10, cached=100, made=1000))
     assert files.read() == [(1110, 100, 1)]
 
@@ -99,7 +99,7 @@ def test_numbers_that_it_does_not_say_are_unknown(files, usage):
     assert files.read() == [(None, None, None)]
 
 
-def test_what_is_no_reply_of_the_model_is_no_request(files):
+def test_a_line_that_is_no_reply_of_the_model_is_no_request(files):
     """Its own words in the place of a reply, a line that is not whole, damage, and replies from before the session."""
     files.write(line("m1", model="<synthetic>"), line("m2", at="2026-12-31T23:00:00Z"), "{", "[]", '{"type": 1}', "")
     files.write(line("m3"), end="")

@@ -26,6 +26,7 @@ Trait = Literal[
     "reminds",  # people are shown again an approval that is still pending
     "evidence",  # it says what a call that waits for a person would do
     "votes",  # a person's yes to an approval that needs more people, and is still pending
+    "of schedules",  # it says what becomes of a schedule
     "not copied",  # a fork does not take it over: it is a fact of the source alone
     "last append",  # it may be in one append with the end of a run
     "unwinding",  # a run journals it on its way out, before its end

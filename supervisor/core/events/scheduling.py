@@ -9,7 +9,7 @@ from supervisor.core.events.facts import Event, event_traits
 from supervisor.core.schedules import Became, Schedule, ScheduleChange
 
 
-@event_traits("audited")
+@event_traits("of schedules", "audited")
 class ScheduleAdded(Event, frozen=True, kw_only=True):
     """A schedule counts from now on. One of the same name that is configured, too, is replaced."""
 
@@ -19,7 +19,7 @@ class ScheduleAdded(Event, frozen=True, kw_only=True):
     """Whether it stands in the configuration or the code of the process that journals this."""
 
 
-@event_traits("audited")
+@event_traits("of schedules", "audited")
 class ScheduleChanged(Event, frozen=True, kw_only=True):
     """A schedule was paused, goes on from now, or was removed."""
 
@@ -28,13 +28,14 @@ class ScheduleChanged(Event, frozen=True, kw_only=True):
     by: str
 
 
-@event_traits("audited")
+@event_traits("of schedules", "audited")
 class ScheduleDisputed(Event, frozen=True, kw_only=True):
     """Another process has a schedule of this name with different words. This one was there first, and counts."""
 
     schedule: Schedule
 
 
+@event_traits("of schedules")
 class ScheduleHandled(Event, frozen=True, kw_only=True):
     """An instant of a schedule, and what became of it; in the same append as the beginning of its session."""
 
