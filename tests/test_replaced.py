@@ -84,8 +84,8 @@ BOUNDS = {
 """Numbers and tables that tests make small enough to reach."""
 STORES = {"_owner.SqliteStore"}
 """What is exchanged where tests of a store in a file run on PostgreSQL (on_postgres.py)."""
-OWN = {"HERE", "module", "logger"}
-"""Names of what belongs to a test: its module, and a logger of its own."""
+OWN = {"HERE", "module", "logger", "thinking"}
+"""Names of what belongs to a test: its module, a logger and an agent of its own."""
 
 
 def imports(tree: ast.Module) -> dict[str, str]:

@@ -11,7 +11,6 @@ from supervisor import Approve, Budget, Context, Deny, StepContext, Usage, agent
 from supervisor.temporal import open_temporal
 from supervisor.temporal.settings import PayloadsInUtf8
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
-from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 made: list[int] = []
@@ -141,18 +140,19 @@ async def replay(url: str) -> None:
     await replayer.replay_workflow(WorkflowHistory.from_json("s", history))
 
 
-async def test_a_run_goes_on_as_it_began_when_its_code_gets_a_budget():
+async def test_a_run_goes_on_as_it_began_when_its_code_gets_a_budget(monkeypatch):
     """What began without one is bound by none; a history with one says so, and replays."""
     url = await namespace()
     async with working(url, AGENTS), open_temporal(url) as supervisor:
         await (await supervisor.start(thinking, 3, session="s")).result()
-    with replaced(thinking, "budget", Budget(requests=1)):
-        await replay(url)
-        url = await namespace()
-        async with working(url, AGENTS), open_temporal(url) as supervisor:
-            run = await supervisor.start(thinking, 2, session="s")
-            await supervisor.decide((await asked(supervisor, "s")).id, Approve(by="ana"))
-            assert await run.result() == 2
-        await replay(url)
+    monkeypatch.setattr(thinking, "budget", Budget(requests=1))
+    await replay(url)
+    url = await namespace()
+    async with working(url, AGENTS), open_temporal(url) as supervisor:
+        run = await supervisor.start(thinking, 2, session="s")
+        await supervisor.decide((await asked(supervisor, "s")).id, Approve(by="ana"))
+        assert await run.result() == 2
+    await replay(url)
+    monkeypatch.undo()
     with pytest.raises(Exception, match="TMPRL1100"):
         await replay(url)

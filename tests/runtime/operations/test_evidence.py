@@ -21,6 +21,7 @@ from supervisor import (
 from supervisor.channels import Channel
 from supervisor.core.approvals.facts import facts_of
 from supervisor.core.declarations.previews import read_preview
+from supervisor.store.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.anyio
 rows: list[str] = []
