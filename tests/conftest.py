@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from one_backend import left_out
 
 from supervisor import AgentSpec, MemoryStore, SqliteStore, agent
-from supervisor.testing import fresh_process, virtual_asyncio, virtual_trio
+from supervisor.testing import fresh_process, replaced, virtual_asyncio, virtual_trio
 
 ROOT = Path(__file__).parent
 
@@ -97,13 +97,23 @@ def postgres(server):
     return f"{server}?schema=t{secrets.token_hex(6)}"
 
 
+@pytest.fixture
+def patient(postgres, enter):
+    """As `postgres`, for tests that are about something else than a slow server: a busy machine is no failure."""
+    from supervisor.store.postgres import pulse
+
+    enter(replaced(pulse, "PATIENCE_SECONDS", 30.0))
+    enter(replaced(pulse, "LONGEST_SECONDS", 30.0))
+    return postgres
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 def new_store(request, tmp_path):
     """A store of each kind, which was not opened yet."""
     if request.param == "postgres":
         from supervisor.store.postgres.store import PostgresStore
 
-        return PostgresStore(request.getfixturevalue("postgres"))
+        return PostgresStore(request.getfixturevalue("patient"))
     return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "state.db")
 
 

@@ -68,6 +68,8 @@ BOUNDS = {
     "permissions.FORM",
     "payloads.LARGEST_STORED_BYTES",
     "prefixes.MOST",
+    "pulse.LONGEST_SECONDS",
+    "pulse.PATIENCE_SECONDS",
     "rescue_module.MOVED_WITHIN_SECONDS",
     "rules.LARGEST_BYTES",
     "rules_workflow.MOST",

@@ -77,7 +77,7 @@ def crossing(request):
 def path(request, crossing, tmp_path):
     """Where the recorded store is: its file, or one on PostgreSQL that has its journals."""
     file = unpacked(crossing, "calls", tmp_path)
-    return file if request.param == "sqlite" else moved_to(request.getfixturevalue("postgres"), file)
+    return file if request.param == "sqlite" else moved_to(request.getfixturevalue("patient"), file)
 
 
 async def test_the_lists_show_what_waits(path):

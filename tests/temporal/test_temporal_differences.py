@@ -49,6 +49,7 @@ REFUSED = {
     "Being on it, and snoozing": "none can be acknowledged or snoozed",
     "Rules for what waits": "a rule that is added decides nothing that waits",
     "Previews": "previews read on the machine that asks",
+    "Uses": "on Temporal no calls are counted",
 }
 DIFFERENT = {
     "Streamed text": "shows ''",
@@ -195,6 +196,14 @@ async def try_pending(supervisor, _) -> str:
     return "added"
 
 
+async def try_uses(supervisor, _) -> str:
+    try:
+        await supervisor.add_rule(allow("wipe", uses=2), by="ana")
+    except InvalidInput as refused:
+        return str(refused)
+    return "added"
+
+
 async def try_previews(supervisor, _) -> str:
     return await (await supervisor.start(previewed)).result()
 
@@ -236,7 +245,7 @@ TRIED = dict(
         REFUSED | DIFFERENT,
         (
             *(try_process, try_job, try_closure, try_prune, try_limits, try_quorum, try_hush, try_pending),
-            *(try_previews, try_stream, try_activity, try_wait),
+            *(try_previews, try_uses, try_stream, try_activity, try_wait),
         ),
         strict=True,
     )

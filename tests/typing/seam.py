@@ -62,7 +62,8 @@ async def commands(s: Supervisor) -> None:
     assert_type(await s.fork("s", before=3), Fork)
     decided = await s.decide("a", Answer(value=1, by="ana"))
     assert_type(
-        decided.kind, Literal["accepted", "already", "conflict", "closed", "unknown", "recorded", "refused", "counted"]
+        decided.kind,
+        Literal["accepted", "already", "conflict", "closed", "unknown", "recorded", "refused", "counted", "unseen"],
     )
     assert_type(await s.send("s", "hello"), SendResult)
     assert_type(await s.chat("s", "yes", by="ana", shown_before=datetime.now(UTC)), ChatResult)

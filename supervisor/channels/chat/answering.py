@@ -33,12 +33,13 @@ from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval, Approve
 from supervisor.seam.channel import Channel
 from supervisor.seam.commands import LAWS, Start
-from supervisor.seam.shown import read_state
+from supervisor.seam.shown import read_state, until_shown
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
+RECORDED_SECONDS: Final = 1.0
 MOST_SEEN: Final = 100
 """The most edits that wait for their confirmation; older ones are shown once more."""
 
@@ -172,6 +173,11 @@ class Answering:
             f"Nothing was decided: this card does not show the whole request, so it cannot be {done} there. "
             f"See all of it, and decide, here: {where}"
         )
+
+    async def until_recorded(self, supervisor: Supervisor, approval: Approval) -> None:
+        """Wait up to RECORDED_SECONDS until the store holds the card that was pressed: if this process died between the
+        decision and the record, no process would retire the card (R3)."""
+        await until_shown(supervisor, approval, self._channel, RECORDED_SECONDS)
 
     async def decide(self, supervisor: Supervisor, who: Pressed, code: str, text: str | None, now: datetime) -> Result:
         """Decide as the press says; `text`: what the person wrote into its form. Raises StoreError."""
