@@ -18,8 +18,9 @@ Rules
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from itertools import count
 from math import inf, nextafter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
@@ -42,6 +43,9 @@ from supervisor.runtime.attempt.bodies import DeadlinePassed, Running
 from supervisor.runtime.attempt.tracebacks import explain, secrets_in
 from supervisor.runtime.environment import Body
 from supervisor.runtime.journal.writer import View
+
+_NUMBERS: Final = count()
+"""Each preview that is taken has a number in this process."""
 
 
 class Previewing(Protocol):
@@ -180,7 +184,7 @@ async def why_changed(call: Previewing) -> str | None:
 async def _taken(call: Previewing, raw: msgspec.Raw, *, is_edited: bool) -> Previewed | PreviewFailed:
     """Take the preview of a call, with these arguments. Raises nothing but a cancellation."""
     attempt, what = call.attempt, f"the preview of tool {call.tool.name}"
-    reason = f"preview:{call.operation}"
+    reason = f"preview:{call.operation}:{next(_NUMBERS)}"  # that of edited arguments may run next to the first one
     attempt.watch.pause(reason, "call")
     try:
         returned = await _call_preview(call, raw, what, is_edited=is_edited)
