@@ -48,7 +48,7 @@ ONLY_MADE = {
 SHOWN_FIELDS = {("CopyingStore", "copies")}
 """What a program reads of them all the same."""
 SHOWN_DECORATORS = {"overload", "property", "asynccontextmanager", "contextmanager", "dataclass(frozen=True)"}
-HIDDEN_BASES = {"ABC", "DeclaredFunction", "Store"}
+HIDDEN_BASES = {"ABC", "DeclaredFunction", "IndexReads", "Store"}
 
 
 def stubs_of(module: str, name: str) -> list[ast.stmt]:

@@ -20,7 +20,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, closing
-from datetime import datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -32,14 +31,13 @@ import msgspec
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
-from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import ApprovalFilter, JournalEntry, Owner, SessionRow
 from supervisor.core.values import Approval
-from supervisor.seam.store import Store
 from supervisor.store.index import columns
 from supervisor.store.index.entries import Index
-from supervisor.store.index.listing import read_operation
 from supervisor.store.index.prefixes import SharedPrefixes
 from supervisor.store.index.projection import read_known_rows
+from supervisor.store.index.reads import IndexReads, as_json
 from supervisor.store.owners import LockFolder
 from supervisor.store.places import Places
 from supervisor.store.sqlite import file_identity, full_disk, log_index, schema, upgrading, wal
@@ -90,7 +88,7 @@ RECOVERY_TIMEOUT_SECONDS = (
 )
 
 
-class SqliteStore(Store):
+class SqliteStore(IndexReads):
     """See Store. `create=False` is for commands that only read: `open` raises NotFound if there is no store."""
 
     is_durable = True
@@ -336,7 +334,7 @@ class SqliteStore(Store):
         end = _END if to is None else to
         if only is None:
             return self._known_rows(self._read("rows", after, end))
-        found = self._known_rows(self._read("rows_of", after, end, _as_json(only)))
+        found = self._known_rows(self._read("rows_of", after, end, as_json(only)))
         return [row for row in found if _name(row) in only]
 
     def journal(
@@ -346,7 +344,7 @@ class SqliteStore(Store):
         if only is None:
             return self._read_as(convert, "journal", session, after, limit=limit)
         return self._read_as(
-            convert, "journal_of", session, after, _as_json(only), keep=lambda row: _name(row) in only, limit=limit
+            convert, "journal_of", session, after, as_json(only), keep=lambda row: _name(row) in only, limit=limit
         )
 
     def last_position(self) -> int:
@@ -367,15 +365,6 @@ class SqliteStore(Store):
         self._last = max(last, known)
         return last > known
 
-    def get_session(self, session: str) -> SessionRow | None:
-        return next(iter(self._read_as(columns.full_session, "session", session)), None)
-
-    def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
-        return self._read_as(columns.full_session, "some_sessions", _as_json(sessions))
-
-    def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
-        return next(iter(self._read_as(partial(columns.latest_run, session), "latest_run", session)), None)
-
     def find_sessions(
         self,
         *,
@@ -389,18 +378,6 @@ class SqliteStore(Store):
         start = after if after is not None else _END if newest_first else 0
         query, is_meant = search_sessions(root, is_open, is_awake, start, newest_first=newest_first)
         return self._read_as(columns.full_session, *query, keep=is_meant, limit=limit)
-
-    def find_continued(self, root: str, after: int, start: int, limit: int) -> list[Continued]:
-        return [Continued(*row) for row in self._read("continued", root, start, after, limit)]
-
-    def next_due(self) -> list[tuple[str, datetime]]:
-        return [(session, columns.from_micros(due_at)) for session, due_at in self._read("due")]
-
-    def find_asking(self, approval: str) -> tuple[str, str] | None:
-        return next(((session, read_operation(body)) for session, body in self._read("asking", approval)), None)
-
-    def get_approval(self, approval: str) -> Approval | None:
-        return next(iter(self._read_as(columns.full_approval, "approval", approval)), None)
 
     def find_approvals(
         self,
@@ -419,24 +396,6 @@ class SqliteStore(Store):
     ) -> list[Approval]:
         start = (_END if only.newest_first else 0) if after is None else after
         return self._read_as(columns.full_approval, *search_found(only, root, start), limit=limit)
-
-    def find_asked_in(self, roots: Sequence[str], after: int, limit: int) -> list[Approval]:
-        return self._read_as(columns.full_approval, "approvals_pending_in", _as_json(roots), after, limit=limit)
-
-    def find_blocked_in(self, roots: Sequence[str], after: int, limit: int) -> list[SessionRow]:
-        return self._read_as(columns.full_session, "sessions_blocked_in", _as_json(roots), after, limit=limit)
-
-    def find_shown(self) -> list[Approval]:
-        return self._read_as(columns.full_approval, "approvals_shown")
-
-    def counts(self) -> Counts:
-        sessions, is_open, pending, blocked = self._read("counts")[0]
-        since = next((oldest.created_at for oldest in self.find_approvals(limit=1)), None)
-        return Counts(sessions, is_open, pending, since, blocked)
-
-    def measure(self, root: str) -> tuple[int, int]:
-        found: tuple[int, int] = self._read("size_of_tree", root)[0]
-        return found
 
     def remove(self, root: str) -> None:
         self._index.forget()
@@ -616,10 +575,6 @@ class SqliteStore(Store):
 
 def _name(row: JournalEntry) -> str:
     return type(row.event).__name__
-
-
-def _as_json(ids: Collection[str]) -> str:
-    return msgspec.json.encode(list(ids)).decode()
 
 
 class _Disowned:
