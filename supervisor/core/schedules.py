@@ -96,6 +96,11 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The last session that it has begun."""
 
 
+def is_of_trigger(requester: str | None) -> bool:
+    """Return whether a session works on behalf of a trigger, so that its start is a delivery."""
+    return requester is not None and requester.startswith(OF_TRIGGER)
+
+
 def checked_schedule(schedule: Schedule) -> Schedule:
     """Return a schedule as JSON has it. Raises InvalidInput, naming the field. The cron expression and the time zone
     are checked by `system/cron.py`."""

@@ -21,13 +21,13 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict, StoreDied, StoreError, UnknownAgent
 from supervisor.core.ids import check_session_id
+from supervisor.core.schedules import is_of_trigger
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
 from supervisor.runtime.plans.allowances import check_countable
 from supervisor.runtime.plans.begin import check_same_start, first_events
-from supervisor.runtime.plans.deliveries import is_delivery, refuse_delivered
 from supervisor.runtime.reading.reads import LocalReads
 from supervisor.seam import commands as c
 from supervisor.seam.runs import Run
@@ -90,7 +90,9 @@ class LocalStarting(LocalReads):
         """Carry out a start that is admitted. `also` returns what is journaled in the same append, and whether the
         session begins at all; it is asked in the plan. Return None if it does not."""
         named = command.session
-        self._refuse_delivered(command)
+        if is_of_trigger(command.requester):  # before its input is looked at: the agent may take another one by now
+            self._runner.journal.catch_up()
+            self._refuse_delivered(self._runner.journal.look(), command)
         spec, given = self._with_input(command)
         root = check_session_id(named) if named is not None else self._runner.environment.new_session_id()
         created = self.reader.find_created(root) if named is not None else None
@@ -116,7 +118,7 @@ class LocalStarting(LocalReads):
                 check_same_start(known, references, spec.name, given, place, is_configured, command.budget)
                 self._claim_known(view, known)
                 return more, (known.version,)
-            refuse_delivered(view, command)
+            self._refuse_delivered(view, command)
             if misfit is not None:
                 raise misfit
             command.check_exact()
@@ -156,11 +158,11 @@ class LocalStarting(LocalReads):
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if command.spec is None else ran, is_new=is_new)
 
-    def _refuse_delivered(self, command: c.Start) -> None:
-        """As `refuse_delivered`, before its input is looked at: the agent may take another one by now."""
-        if is_delivery(command):
-            self._runner.journal.catch_up()
-            refuse_delivered(self._runner.journal.look(), command)
+    def _refuse_delivered(self, view: View, command: c.Start) -> None:
+        if is_of_trigger(command.requester):
+            from supervisor.runtime.plans.deliveries import refuse_delivered  # few programs need them
+
+            refuse_delivered(view, command)
 
     def _claim_known(self, view: View, known: SessionState) -> None:
         """Claim the tree of a session that is started again. Raises SessionConflict for one that a daemon may not run

@@ -11,27 +11,20 @@ from datetime import datetime
 from supervisor.core import events as e
 from supervisor.core.errors import SessionConflict
 from supervisor.core.ids import SCHEDULES
-from supervisor.core.schedules import OF_TRIGGER
+from supervisor.core.schedules import is_of_trigger
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.schedules import timetable
 from supervisor.seam import commands as c
-
-
-def is_delivery(command: c.Start) -> bool:
-    return command.session is not None and (command.requester or "").startswith(OF_TRIGGER)
 
 
 def refuse_delivered(view: View, command: c.Start) -> None:
     """Raise SessionConflict for a delivery whose session has begun and was pruned."""
     session = command.session
-    if not is_delivery(command) or view.find_session(session or "") is not None:
-        return
-    from supervisor.runtime.plans.schedules import timetable  # few programs need them
-
-    if session in timetable(view).delivered:
+    if session is not None and view.find_session(session) is None and session in timetable(view).delivered:
         raise SessionConflict(f"session {session} of this delivery has begun before, and was pruned")
 
 
 def delivery_pruned(view: View, root: str, now: datetime) -> Iterator[Entry]:
     """Yield what a prune keeps of a tree that a trigger has begun."""
-    if view.session(root).facts.requester.startswith(OF_TRIGGER):
+    if is_of_trigger(view.session(root).facts.requester):
         yield SCHEDULES, e.DeliveryPruned(at=now, session=root)

@@ -25,7 +25,6 @@ from supervisor.core.rows import SessionRow
 from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
 from supervisor.runtime.journal.view import Entry, View
-from supervisor.runtime.plans.deliveries import delivery_pruned
 from supervisor.seam.store import Store
 from supervisor.system.threads import in_thread
 
@@ -74,6 +73,8 @@ class Pruning:
                 found = KeptTree(session=root, reason="was written to just now")
             if not isinstance(found, PrunableTree):
                 return [], found
+            from supervisor.runtime.plans.deliveries import delivery_pruned  # most programs prune nothing
+
             kept = [*delivery_pruned(view, root, self._runner.clock.now())]
             view.remove(root)
             return kept, found
