@@ -7,7 +7,8 @@ A long read on a server that is alive is waited for.
 
 Rules
 - A read waits PATIENCE_SECONDS for a sign of life, or SLOWNESS times as long as one took lately: on a machine that has
-  too much to do, a server is slow and not away.
+  too much to do, a server is slow and not away. The wait counts from the question: before this thread had its turn to
+  ask, the silence says nothing about the server. Neither does its first connection, unless that takes LONGEST_SECONDS.
 - What the thread has read is only a hint: under the lock each transaction looks again.
 """
 
@@ -25,7 +26,7 @@ LOOK_SECONDS: Final = 0.1
 PATIENCE_SECONDS: Final = 0.035
 SLOWNESS: Final = 5
 LONGEST_SECONDS: Final = 1.0
-_FORGETS: Final = 0.95
+_FORGETS: Final = 0.995
 
 
 class Pulse:
@@ -43,7 +44,7 @@ class Pulse:
         self._tell = tell
         self._stop, self._wanted = threading.Event(), threading.Event()
         self._line = Line(address, "pulse", lambda _: None, lambda _: self._stop.is_set())
-        self._answered_at = time.monotonic()
+        self._asked_at = self._answered_at = 0.0
         self._slow = 0.0
         self.is_away = False
         self._thread = threading.Thread(target=self._run, name="supervisor pulse", daemon=True)
@@ -52,7 +53,8 @@ class Pulse:
     def give_up(self, waited: float) -> bool:
         """Return whether a read that has waited so long is given up. It is asked every few milliseconds."""
         self._wanted.set()
-        silent = min(waited, time.monotonic() - self._answered_at)
+        is_asking = self._asked_at > self._answered_at
+        silent = min(waited, time.monotonic() - self._asked_at) if is_asking else 0.0
         if silent > min(LONGEST_SECONDS, max(PATIENCE_SECONDS, SLOWNESS * self._slow)):
             self.is_away = True
         return self.is_away
@@ -61,10 +63,10 @@ class Pulse:
         while not self._stop.is_set():
             connection = self._line.get(wait=LOOK_SECONDS)
             if connection is None:
-                self.is_away = self._line.down_for() > LOOK_SECONDS
+                self.is_away = self._line.down_for() > (LOOK_SECONDS if self._answered_at else LONGEST_SECONDS)
                 continue
             self._wanted.clear()
-            begun, asked = time.monotonic(), datetime.now(UTC)
+            self._asked_at, asked = time.monotonic(), datetime.now(UTC)
             try:
                 found = connection.execute(self._query, [self._parameter()]).fetchone()
             except psycopg.Error:
@@ -72,7 +74,7 @@ class Pulse:
                 continue
             self._answered_at = time.monotonic()
             if not self.is_away:
-                self._slow = max(self._slow * _FORGETS, self._answered_at - begun)
+                self._slow = max(self._slow * _FORGETS, self._answered_at - self._asked_at)
             self.is_away = False
             if found is not None:
                 self._tell(found, asked)
