@@ -129,8 +129,8 @@ class Storm:
             return [await (await supervisor.get_run(f"s{number}")).outcome() for number in range(trees)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("trees", [2, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("trees", [2, 100])
 def test_a_storm_of_kills_and_a_deploy_repeat_no_effect_and_lose_none(cluster, tmp_path, trees):
     """A call whose worker dies in it is interrupted: it may have had its effect, and never has it twice."""
     code = tmp_path / "stormy_agents.py"
