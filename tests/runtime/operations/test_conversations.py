@@ -442,9 +442,6 @@ async def test_left_by_an_exception_at_every_append_no_message_is_lost_or_heard_
         assert len(effects) == len(set(effects))
 
 
-@pytest.mark.parametrize(
-    "new_store", ["memory", "sqlite"], indirect=True
-)  # its lives are shorter than a commit elsewhere
 async def test_stopped_again_and_again_it_comes_to_the_same_end(store):
     """R7, R8: a supervisor that an exception leaves at any moment loses no message."""
     lives, results = 0, None
