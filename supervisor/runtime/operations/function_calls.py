@@ -334,7 +334,7 @@ class FunctionCall(Call):
         assert isinstance(record.request, e.ToolCallRequested)
         view, kept = host.journal.look(), record.request.allowances
         return Ruled(
-            rules=in_order(view, host.rules.about(view, facts, content), self.now(), kept)[0],
+            rules=in_order(view, host.rules.about(view, facts, content), self.now(), facts.root, kept)[0],
             root=facts.root,
             own=self.own_policy(record.arguments),
             tool=content.tool,
