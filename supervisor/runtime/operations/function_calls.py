@@ -141,6 +141,10 @@ class FunctionCall(Call):
         return ELSEWHERE if is_bound else self.tool.refusal
 
     @property
+    def claimed(self) -> str:
+        return self.tool.claimed
+
+    @property
     def preview_seconds(self) -> float | None:
         return None if self.tool.preview is None else PREVIEW_SECONDS
 
