@@ -212,13 +212,12 @@ async def test_a_card_that_was_claimed_and_not_posted_is_taken_over(enter):
 
 @pytest.mark.anyio
 async def test_a_step_is_told_by_one_server_and_after_its_death_by_another_one(enter):
-    """Every server lets the steps come. Who has begun sends it; if it says nothing more, the next one does; what was sent
-    is sent by none. A message is no card: no server looks for it at its start."""
-    enter(replaced(LocalCards, "begin_to_tell", none_before))
-    async with claimed(enter) as ((approval, *others), server, supervisor):
+    """Every server lets the steps come. Who has begun sends it; if it says nothing more, the next one does; what was
+    sent is sent by none. A message is no card: no server looks for it at its start."""
+    async with claimed(enter) as ((approval, *others), _, one), open_more(one) as two, open_more(one) as three:
         due, where = datetime.now(UTC), {"channel": "chat", "place": "c", "is_notice": False}
         came = [replace(each, step=1, reminded_at=due) for each in (approval, *others)]
-        first, second, third = server(), server(), server()
+        first, second, third = map(_cards, (one, two, three))
         lasts = timedelta(seconds=1)
         assert await first.begin_to_tell(came, where, lasts) == [None] * 12
         assert await first.begin_to_tell(came, where, lasts) == [None] * 12, "its message has failed"
@@ -236,9 +235,9 @@ async def test_a_step_is_told_by_one_server_and_after_its_death_by_another_one(e
         assert await third.begin_to_tell([again], where, lasts) == [None]
 
 
-async def none_before(_, due, where, lasts):
-    """The mirrors of these servers are not looked at."""
-    return [None] * len(due)
+def open_more(supervisor):
+    """Open the namespace again, as another server does."""
+    return open_temporal(str(supervisor.trees.named))
 
 
 @pytest.mark.anyio

@@ -164,8 +164,8 @@ class NamespaceCards(LocalCards):
         return found
 
     async def _begin(self, approval: Approval, where: Mapping[str, Any]) -> ReminderEvent | None:
-        """Claim the message about the last step of an approval. Return what another server has said of it, if that is to
-        send it, or has."""
+        """Claim the message about the last step of an approval. Return what another server has said of it, if that one
+        sends it."""
         at, due = self.now(), approval.reminded_at or self.now()
         begun = e.ReminderBegun(at=at, approval=approval.id, due=due, by=self._me, **where)
         key, note = told_id(approval.id, target_of(begun), approval.step), self._note("begun", begun)
