@@ -7,6 +7,7 @@ import sys
 import anyio
 
 from supervisor import Context, QuestionUnanswered, StepContext, Usage, agent, tool
+from supervisor.tools import shell
 
 
 @tool
@@ -22,6 +23,11 @@ async def fix(name: str) -> str:
 @agent
 async def fixing(ctx: Context, name: str) -> str:
     return (await ctx.call(fix, name)).content
+
+
+@agent
+async def running(ctx: Context, command: str) -> str:
+    return (await ctx.call(shell, command)).content
 
 
 @tool(policy="allow")

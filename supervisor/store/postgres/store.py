@@ -502,7 +502,7 @@ class PostgresStore(IndexReads):
         what = "*"
         if pending:
             tests.append("status IS NULL")
-            what = "id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body"
+            what = "id, session_id, asked, created_head, created_body, asked_head, asked_body, shown, reminded_body"
         query = f"SELECT {what} FROM approval_full WHERE {' AND '.join(tests)} ORDER BY asked"  # noqa: S608 # no text
         return self._read_as(columns.full_approval, query, *parameters, limit=limit)
 

@@ -167,7 +167,7 @@ SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE appr
 SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
 
 -- approvals_pending: the inbox after a position, without the decisions; with many rows each column costs time
-SELECT id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body
+SELECT id, session_id, asked, created_head, created_body, asked_head, asked_body, shown, reminded_body
   FROM approval_full WHERE status IS NULL AND asked > ? ORDER BY asked;
 
 -- approvals_shown: those that are not pending, but that a card may still show as pending; read once, when a daemon starts
@@ -210,7 +210,7 @@ SELECT a.* FROM asked_words AS w CROSS JOIN approval_full AS a ON a.asked = w.ro
  ORDER BY w.rowid DESC;
 
 -- approvals_pending_in: pending ones, tree after tree; those of the first tree after a position
-SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_body, a.shown, a.reminded_body
+SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_head, a.asked_body, a.shown, a.reminded_body
   FROM json_each(?1) AS k CROSS JOIN event AS r ON r.id = k.value CROSS JOIN approval_full AS a ON a.root = r.position
  WHERE a.status IS NULL AND (k.key > 0 OR a.asked > ?2);
 

@@ -48,7 +48,7 @@ def _named(text: str) -> dict[str, str]:
     return {name: query.strip().rstrip(";") for name, query in blocks}
 
 
-STEPS: tuple[str, ...] = (_text("schema.sql"), _text("usage.sql"), _text("words.sql"), _text("allowances.sql"))
+STEPS: tuple[str, ...] = tuple(_text(f"{name}.sql") for name in ("schema", "usage", "words", "allowances", "requests"))
 FORMER: Final = 6
 QUERIES: Final = _named(_text("queries.sql"))
 STALE: Final = "stale"
