@@ -170,3 +170,13 @@ async def spending(ctx: Context, requests: int) -> int:
         async with ctx.model_call():
             await ctx.step(ask_model, number)
     return requests
+
+
+@tool(preview=lambda name: f"removes {name}")
+async def remove(name: str) -> str:
+    return f"removed {name}"
+
+
+@agent
+async def removing(ctx: Context, name: str) -> str:
+    return (await ctx.call(remove, name)).content
