@@ -362,3 +362,15 @@ async def test_a_denial_of_a_sub_agents_budget_ends_that_one_alone():
         run = await supervisor.start(parent)
         await supervisor.decide((await asked(supervisor)).id, Deny(by="ann"))
         assert await run.result() == ["cancelled", "succeeded"]
+
+
+@pytest.mark.parametrize("options", [{}, {"unattended": "deny"}])
+async def test_a_question_that_no_person_can_answer_says_what_helps(options):
+    """No rule does: a larger budget."""
+    async with opened(**options) as supervisor:
+        run = await supervisor.start(worker, 4, budget=Budget(requests=2))
+        outcome = await run.outcome()
+    assert outcome.kind == "cancelled"
+    assert "supervisor budget SESSION" in outcome.cause
+    assert "allow(" not in outcome.cause
+    assert "rules allow" not in outcome.cause
