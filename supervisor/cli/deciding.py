@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from supervisor.channels.wording.cards import told
-from supervisor.channels.wording.granting import where_rule_holds
+from supervisor.channels.wording.granting import where_rule_holds, with_meant_pattern
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.batches import Named, SessionOption, ToolOption, decide_all, list_for
@@ -30,7 +30,7 @@ from supervisor.cli.options import (
     parse_duration,
 )
 from supervisor.core.approvals.questions import read_answer
-from supervisor.core.calls.rules import deniable, find_option
+from supervisor.core.calls.rules import deniable, find_option, patterns_of
 from supervisor.core.documents import decision_document, outcome_document
 from supervisor.core.errors import InvalidInput, ServerUnavailable
 from supervisor.core.text.visible import visible
@@ -68,7 +68,9 @@ def approve(
     ] = "once",
     pattern: Annotated[
         str | None,
-        Parameter(help="For a wider scope: one of the patterns that are offered. Default: exactly this call."),
+        Parameter(
+            help="For a wider scope: one of the patterns that are offered, or its number. Default: the listed one."
+        ),
     ] = None,
     uses: UsesOption = None,
     for_: ForOption = None,
@@ -101,7 +103,7 @@ def approve(
         given = arguments
         if form and found.kind == "call":
             given = await fill_in_approval(found, instead="give the arguments as JSON, by --edit")
-        return approval(name, given)
+        return with_meant_pattern(found, approval(name, given))
 
     return _decide(named.one, decision, by, place, as_json=json)
 
@@ -232,7 +234,7 @@ def _end_of(made: Approve) -> str:
 def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
     import anyio
 
-    from supervisor.cli.reading import find_approval
+    from supervisor.cli.asked import find_approval
 
     place.check_by(by)
 
@@ -252,11 +254,11 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
         if result.rule is not None and isinstance(made, Approve | Deny):
             is_yes = isinstance(made, Approve)
             option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)
-            pattern = option.pattern if option is not None else None
+            granted = patterns_of(option.pattern or "") if option is not None else ()
             here = where_rule_holds(found.root_session if made.scope == "session" else None)
             what = "No longer asked" if is_yes else "Denied from now on"
             end = f", {_end_of(made)}" if isinstance(made, Approve) and _end_of(made) else ""
-            say_on_stderr(f"{what} {here}{end}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
+            say_on_stderr(f"{what} {here}{end}: {visible(found.tool)}: {' and '.join(map(visible, granted))}")
             for rule in result.rules or (result.rule,):
                 say_on_stderr(f"To revoke it: supervisor rules revoke {rule}{place.option}")
     if result.is_accepted and not result.running:

@@ -70,7 +70,7 @@ def _hush(
 ) -> int:
     import anyio
 
-    from supervisor.cli.reading import find_approval
+    from supervisor.cli.asked import find_approval
 
     place.check_by(by)
     if named and session is not None:

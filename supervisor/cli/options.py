@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
@@ -53,8 +53,20 @@ ApprovalId = Annotated[str, Parameter(help="The approval's id, whole or short, a
 ToolName = Annotated[str, Parameter(help="The tool's name.")]
 JsonOption = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON document on stdout.")]
 ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for the audit trail. Default: login name.")]
+
+
+def read_count(_: Any, tokens: Sequence[Any]) -> int:
+    """Return a number of calls as it is written: cyclopts would round `1.5`."""
+    return int(tokens[0].value)
+
+
 UsesOption = Annotated[
-    int | None, Parameter(name="--uses", help="It allows so many later calls, of this session unless --scope always.")
+    int | None,
+    Parameter(
+        name="--uses",
+        converter=read_count,
+        help="It allows so many later calls, of this session unless --scope always.",
+    ),
 ]
 ForOption = Annotated[
     str | None, Parameter(name="--for", help="It allows the later calls of so long, such as 15m; likewise.")

@@ -15,7 +15,7 @@ from supervisor.channels.wording.granting import ending_of, where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, ToolName, parse_duration
+from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, ToolName, parse_duration, read_count
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule, end_words
@@ -70,7 +70,7 @@ def allow(
         ),
     ] = False,
     pending: PendingOption = False,
-    uses: Annotated[int | None, Parameter(help="It allows only so many calls.")] = None,
+    uses: Annotated[int | None, Parameter(converter=read_count, help="It allows only so many calls.")] = None,
     for_: Annotated[
         str | None, Parameter(name="--for", help="It allows only the calls of so long from now on, such as 15m.")
     ] = None,

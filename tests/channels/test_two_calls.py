@@ -16,7 +16,7 @@ from supervisor.channels.notices import Hook, Ntfy
 from supervisor.channels.slack import blocks
 from supervisor.channels.telegram import messages
 from supervisor.channels.wording.cards import all_facts, card_lines, make_card
-from supervisor.cli.reading import _facts
+from supervisor.cli.asked import listed_facts
 from supervisor.core.approvals.facts import Fact, is_whole, name_text
 from supervisor.core.ids import canonical_json
 from supervisor.core.text.visible import visible
@@ -38,7 +38,7 @@ def on_hook(approval: Approval) -> str:
 
 
 def on_list(approval: Approval) -> str:
-    return "\n".join(f"{fact.label}\t{fact.text}" for fact in _facts(approval, NOW))
+    return "\n".join(f"{fact.label}\t{fact.text}" for fact in listed_facts(approval, NOW))
 
 
 SURFACES = {

@@ -49,6 +49,20 @@ def test_a_short_id_is_one_approval_or_names_the_candidates(supervisor):
     assert supervisor("approve", second[:30].upper(), "--json").json["approval"] == second
 
 
+def test_many_are_listed_in_a_line_each_and_those_that_are_named_whole(supervisor):
+    """A person at three in the morning finds one of forty; its page-long card is one command away."""
+    ids = supervisor.ask("w", "x", "y", "z", session="s")
+    listed = supervisor("approvals")
+    assert [line.split()[:2] for line in listed.out.splitlines()] == [
+        ["asking", "[s]:"],
+        *([each[16:24], "note:"] for each in ids),
+    ]
+    whole = supervisor("approvals", ids[2][16:24], ids[0]).out
+    assert [each for each in ids if each in whole] == [ids[0], ids[2]]
+    assert [line.split()[-1] for line in whole.splitlines() if '"name"' in line and "longer" not in line] == ["y", "w"]
+    assert (supervisor("approvals", ids[0][16:20]).code, supervisor("approvals", "--all").out.count("note:")) == (5, 4)
+
+
 def test_edited_arguments_replace_all_of_the_call(supervisor):
     """An object that lacks an argument without a default, or has one twice, is refused; a whole object runs (A8)."""
     (approval,) = supervisor.ask("it")

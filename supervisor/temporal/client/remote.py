@@ -70,7 +70,7 @@ from supervisor.temporal.wire import from_wire
 
 T = TypeVar("T")
 NO_HUSH: Final = (
-    "each server of a namespace reminds people by itself, so that none can be acknowledged or snoozed: decide the "
+    "each server of a namespace lets the steps come by itself, so that none can be acknowledged or snoozed: decide the "
     "approvals, or make the steps of [[escalation]] longer"
 )
 

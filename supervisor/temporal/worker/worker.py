@@ -31,6 +31,7 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import Prices, genai_price
 from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare, warn_of_retention
 from supervisor.temporal.telemetry import Metrics
 from supervisor.temporal.wire import QUEUE, queue_of
@@ -114,6 +115,7 @@ async def work(
     also: Sequence[str],
     build: str | None,
     room: Room = _USUAL,
+    prices: Prices = genai_price,
     is_open: Callable[[], object],
 ) -> None:
     """Run trees until cancelled; see `run_worker`."""
@@ -135,7 +137,7 @@ async def work(
     await warn_of_retention(client, store, agents)
     namespace = NamespaceActivities(client, store)
     couriers = Couriers(client)
-    bodies = Bodies(Offered(agents, also), namespace.rules, couriers)
+    bodies = Bodies(Offered(agents, also), namespace.rules, couriers, prices)
     workflows = WORKFLOWS if build is None else PINNED
     worker = Worker(
         client,
