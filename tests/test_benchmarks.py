@@ -45,7 +45,7 @@ def test_the_benchmark_of_postgresql_runs_small(tmp_path, server):
 
 
 @pytest.mark.parametrize("corpus", ["published", "labels"])
-def test_no_level_of_fewer_questions_lets_anything_dangerous_through(corpus, tmp_path):
+def test_a_level_of_fewer_questions_lets_nothing_dangerous_through(corpus, tmp_path):
     """Each level asks less, and none leaves out what a person must see. The page has the shares of the session."""
     if corpus == "published" and "SUPERVISOR_CORPUS" not in os.environ:
         pytest.skip("SUPERVISOR_CORPUS names no folder of real sessions")
