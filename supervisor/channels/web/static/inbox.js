@@ -131,7 +131,7 @@
     if (last?.dataset.root === card.dataset.root) return last;
     const section = $("section").content.firstElementChild.cloneNode(true);
     section.dataset.root = card.dataset.root;
-    section.querySelector("h2").textContent = card.dataset.title;
+    section.querySelector("h2 span").textContent = card.dataset.title;
     section.querySelector("a").textContent = card.dataset.root;
     section.querySelector("a").href = "/sessions/" + encodeURIComponent(card.dataset.root);
     cards.append(section);
@@ -230,8 +230,11 @@
     tell(approval.id, said.join("; "));
     const card = cardOf(approval.id);
     if (!isFolded(card)) return;
-    card.querySelector(".late")?.remove();
-    card.querySelector(".line").append(Object.assign(document.createElement("b"), { className: "expires late", textContent: said.join("; ") }));
+    const line = card.querySelector(".line .expires") ?? card.querySelector(".line").appendChild(document.createElement("b"));
+    line.className = "expires";
+    const words = line.querySelector(".said") ?? line.appendChild(document.createElement("span"));
+    words.className = "said";
+    words.textContent = said.join("; ").replace(/, until .*/, ""); // a row has little room
   }
 
   // Open a folded card, or fold an open one. What a card shows is asked of the server when it is opened.
