@@ -44,6 +44,24 @@ def test_the_benchmark_of_postgresql_runs_small(tmp_path, server):
     }
 
 
+@pytest.mark.parametrize("corpus", ["published", "labels"])
+def test_a_level_of_fewer_questions_lets_nothing_dangerous_through(corpus, tmp_path):
+    """Each level asks less, and none leaves out what a person must see. The page has the shares of the session."""
+    if corpus == "published" and "SUPERVISOR_CORPUS" not in os.environ:
+        pytest.skip("SUPERVISOR_CORPUS names no folder of real sessions")
+    env = {} if corpus == "published" else {"SUPERVISOR_CORPUS": ""}
+    rows = run_small(tmp_path, "questions", **env)["questions"]["rows"]
+    assert [row["dangerous"] for row in rows] == [0] * len(rows)
+    shares = [round(100 * row["asked"]) for row in rows]
+    if corpus == "labels":
+        assert shares == [100] * 4
+        return
+    *levels, edits = shares
+    page = (Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md").read_text()
+    assert f'of lists; with "always" | {"; ".join(map(str, levels))} % |' in page
+    assert f"at each level | {edits} %; 0 |" in page
+
+
 @pytest.mark.soak
 def test_a_cancel_on_temporal_reaches_the_process_of_a_call_within_two_seconds(tmp_path):
     """On a machine with nothing else to do; in CI, tests/temporal/test_temporal_limits.py counts signs of life."""

@@ -557,7 +557,8 @@ def _left(text: str | None) -> _Words:
 def _evidence(event: e.EvidenceTaken | e.EvidenceWanted) -> _Words:
     if isinstance(event, e.EvidenceWanted):
         return "its preview is wanted by ", *_by(event), ", for ", _value(event.value)
-    return "its preview failed: " if event.failure else "preview: ", OUTPUT(event.failure or event.text)
+    told = "its preview failed: " if event.failure else "the agent shows: " if event.kind == "claim" else "preview: "
+    return told, OUTPUT(event.failure or event.text)
 
 
 def _by(

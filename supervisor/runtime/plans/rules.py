@@ -82,7 +82,7 @@ class Ruling:
         about = self.about(view, facts, content)
         if not (about or more):
             return None
-        rules = (*in_order(view, about, now, kept)[0], *more)
+        rules = (*in_order(view, about, now, facts.root, kept)[0], *more)
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
         root = facts.root
@@ -100,7 +100,7 @@ class Ruling:
         """Return why a person is asked about a call, of which `ruled` was said. `own`: the rules that its agent
         declares."""
         not_counted = own if facts.parent is not None else ()
-        about, ended = in_order(view, self.about(view, facts, content), now)
+        about, ended = in_order(view, self.about(view, facts, content), now, facts.root)
         if ruled is None and ended:
             without_end = rules_that_say((*about, *ended), content, root_session=facts.root) or ("ask", ())
             if spent := [rule for rule in without_end[1] if rule in ended]:

@@ -180,7 +180,7 @@ SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE appr
 SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER BY asked;
 
 -- approvals_pending_in: pending ones, tree after tree; those of the first tree after a position
-SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_body, a.shown, a.reminded_body
+SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_head, a.asked_body, a.shown, a.reminded_body
   FROM json_array_elements_text($1::json) WITH ORDINALITY AS k(value, key) JOIN event AS r ON r.id = k.value
   CROSS JOIN LATERAL (
        SELECT * FROM approval_full WHERE root = r.position AND status IS NULL AND (k.key > 1 OR asked > $2) OFFSET 0) AS a

@@ -351,14 +351,23 @@ async def test_a_call_that_needs_no_allowance_uses_none():
         assert [(rule.uses, rule.used) for rule in await supervisor.find_rules()] == [(None, 0), (1, 0), (1, 0)]
 
 
-async def test_a_clock_that_is_set_back_gives_no_time():
-    """Before the instant at which it was added, an allowance of some minutes allows nothing."""
+@pytest.mark.parametrize("scope", ["session", "always"])
+@pytest.mark.parametrize("back", [3600, 900])
+async def test_a_clock_that_is_set_back_gives_no_time(back, scope):
+    """Before the latest instant in the journal an allowance of some minutes allows nothing, also if it was added before
+    that. Once the clock is there again, it holds."""
+    steps = ["x", 1200.0, "x", 10.0, "x", 1000.0, "x"]
     with wall_clock() as clock:
         async with opened() as supervisor:
-            run, _ = await begun(supervisor, ["x", 10.0, "x"], Approve(by="ana", minutes=15))
-            clock.ahead = -3600
-            assert (await next_of(run.watch_approvals())).why.endswith("its time is over")
-            assert effects == ["x"]
+            run, _ = await begun(supervisor, steps, Approve(by="ana", minutes=60, scope=scope))
+            while len(effects) < 2:
+                await anyio.sleep(1)
+            clock.ahead = -back
+            asked = await next_of(run.watch_approvals())
+            assert (asked.why[-16:], effects) == ("its time is over", ["x", "x"])
+            if back == 900:
+                await supervisor.decide(asked.id, Approve(by="ana"))
+                assert await run.result() == ["ok"] * 4
 
 
 async def test_a_fork_has_no_allowance_of_its_source():
