@@ -274,6 +274,9 @@
 
   // -- forms ---------------------------------------------------------------------------------------------------------
 
+  // Whether the server has drawn a page, and not something on the way to it.
+  const isOurs = (found) => "now" in found.body.dataset;
+
   // Send a form, and return the page that answers. Raises SignedOut, or another error if it is not known what became of it.
   async function send(form, button, tell, more = []) {
     const body = new URLSearchParams(new FormData(form, button));
@@ -284,7 +287,7 @@
     const slow = setTimeout(() => tell("Sending…"), SLOW);
     try {
       const [found, response] = await load(form.action, { method: "POST", body, headers: hasFacts(form.closest("[data-card]")?.dataset.card) });
-      if (response.status >= 500) throw new Error(response.statusText); // perhaps of a proxy: it knows nothing
+      if (response.status >= 500 || !isOurs(found)) throw new Error(response.statusText); // of a proxy: it knows nothing
       return [found, response];
     } finally {
       clearTimeout(slow);
@@ -439,7 +442,9 @@
       const text = found.querySelector("main p")?.textContent ?? response.statusText;
       if (response.ok) told(text);
       else told("Not counted: " + text, "sent problem");
-      if (response.ok) form.querySelector("details")?.removeAttribute("open");
+      const drawer = response.ok && form.querySelector("details[open]");
+      if (drawer?.contains(document.activeElement)) drawer.querySelector("summary").focus();
+      if (drawer) drawer.open = false;
     } catch (error) {
       if (error instanceof SignedOut) told("Not sent: you are signed out.", "sent problem");
       else await findOutHushed(ids, told);
@@ -452,7 +457,7 @@
     for (;;) {
       try {
         const [found, response] = await load("/approvals/" + ids[0] + "?folded");
-        if (!response.ok && response.status !== 404) throw new Error(response.statusText);
+        if (!isOurs(found) || (!response.ok && response.status !== 404)) throw new Error(response.statusText);
         const said = [...found.querySelectorAll(".said")].map((each) => each.textContent);
         told(`No answer came. The server says: ${said.join("; ") || "nothing of it"}. Press again if you miss yours.`, "sent problem doubt");
         return;
