@@ -153,6 +153,11 @@ class Budgets:
 
     # -- what bounds a run -------------------------------------------------------------------------------------------
 
+    @property
+    def counts_calls(self) -> bool:
+        """Whether a budget of this process bounds calls."""
+        return any(holder.limits.calls is not None for holders in self.above.values() for holder in holders)
+
     def bounds(self, attempt: Attempt) -> bool:
         return bool(self._holders(attempt))
 

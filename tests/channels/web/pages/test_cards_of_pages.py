@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from page_facts import NOW, an_approval, asked, at, began, ended, finished, rows
 
@@ -81,7 +81,6 @@ KNOWN = Reader(
 )
 
 
-@settings(max_examples=60)
 @given(hostile, hostile, hostile)
 def test_hostile_text_never_becomes_markup(text, other, name):
     """Whatever an agent or a tool wrote: no new tag, no new attribute, no address of its own, nothing unseen."""
