@@ -413,15 +413,18 @@ async def test_a_retry_goes_on_with_what_is_left():
 
 @pytest.mark.parametrize("end", [*ENDS, {"scope": "session"}])
 async def test_a_removed_tree_takes_its_rules_along(end):
-    """A later session with its id asks. A rule for always stays, and the journal says which went."""
-    store = MemoryStore()
+    """At each commit the process may die. A later session with its id asks; a rule for always stays."""
+    store = ForkingStore()
     async with opened(store) as supervisor:
         run, _ = await begun(supervisor, ["x", "x"], Approve(by="ana", **end))
         await run.result()
         kept = await supervisor.add_rule(allow("deploy", '{"target":"y"}'), by="ana")
-    async with opened(store := fork(store)) as supervisor:
+    async with opened(store) as supervisor:
         await supervisor.prune(datetime.now(UTC) + timedelta(days=365))
         assert len(await supervisor.find_sessions()) == 0
+        copies = [copy for copy, _ in store.copies if not copy.journal("s") and copy.journal(RULES)]
+        assert copies
+        assert all(events(copy, RULES, e.RuleRevoked) for copy in copies)
         assert [rule.id for rule in await supervisor.find_rules()] == [kept.id]
         assert [(event.by, event.session) for event in events(store, RULES, e.RuleRevoked)] == [("", "s")]
         run = await supervisor.start(paced, ["y", "x"], session="s")
