@@ -42,7 +42,7 @@ class DrawnFact(msgspec.Struct, frozen=True, kw_only=True):
 
 def length(text: str) -> int:
     """Return the length of a text in UTF-16 code units."""
-    return len(text) + sum(char > "\uffff" for char in text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def fit(text: str, limit: int, *, remark: bool = True) -> str:
