@@ -431,6 +431,8 @@ def _rule(event: e.AnyEvent) -> _Words | None:
             return PERSON(event.by), " added ", RULE(rule.id or ""), ": ", *told
         case e.RuleUsed():
             return "a call of session ", _session(event.session), " used ", RULE(event.rule)
+        case e.RuleRevoked(session=str(session)):
+            return RULE(event.rule), " ended with session ", _session(session), ", which was removed"
         case e.RuleRevoked():
             return PERSON(event.by), " revoked ", RULE(event.rule)
         case e.CommandRefused():
