@@ -226,13 +226,18 @@
     const onIt = approval.acknowledged;
     const until = onIt && new Date(onIt.until);
     if (until > Date.now() + ahead) said.push(`${onIt.by} is on it, until ${clockTime.format(until)}`);
-    if (!said.length) return;
-    tell(approval.id, said.join("; "));
     const card = cardOf(approval.id);
+    const before = card.querySelector(".said");
+    if (!said.length) {
+      if (before?.textContent.includes(" is on it")) before.textContent = ""; // not any more: the steps go on
+      return;
+    }
+    const own = card.querySelector(".sent")?.dataset.own ?? "";
+    tell(approval.id, [own, said.join("; ")].join(" ").trim(), "sent", own);
     if (!isFolded(card)) return;
     const line = card.querySelector(".line .expires") ?? card.querySelector(".line").appendChild(document.createElement("b"));
     line.className = "expires";
-    const words = line.querySelector(".said") ?? line.appendChild(document.createElement("span"));
+    const words = before ?? line.appendChild(document.createElement("span"));
     words.className = "said";
     words.textContent = said.join("; ").replace(/, until .*/, ""); // a row has little room
   }
@@ -295,12 +300,13 @@
     }
   }
 
-  // Say something in the room that an open card has for it.
-  function tell(id, text, className = "sent") {
+  // Say something in the room that an open card has for it. `own`: what the person's press became, which others' news keep.
+  function tell(id, text, className = "sent", own = "") {
     const line = cardOf(id)?.querySelector(".sent");
     if (!line) return;
     line.className = className;
     line.textContent = text;
+    line.dataset.own = own;
   }
 
   const sending = new Map(); // approval -> the press that is being sent, or whose result is not known
@@ -433,8 +439,8 @@
     const card = form.closest("[data-card]");
     const ids = card ? [card.dataset.card] : [...live()].map((each) => each.dataset.card);
     const told = (text, className = "sent") => {
-      const line = card ? cardOf(ids[0])?.querySelector(".sent") : form.querySelector(".sent");
-      if (line) [line.className, line.textContent] = [className, text];
+      if (card) tell(ids[0], text, className, text);
+      else [form.querySelector(".sent").className, form.querySelector(".sent").textContent] = [className, text];
     };
     told("");
     try {
