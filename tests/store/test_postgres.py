@@ -240,7 +240,9 @@ def test_no_command_gets_the_variables_by_which_the_store_is_reached(monkeypatch
     monkeypatch.setenv("OTHER", "sesame two")
     PostgresStore("postgresql://h/db")
     PostgresStore("postgresql://ada:sesame@h/db")
-    variables = {"PGPASSFILE": "/etc/pass", "SUPERVISOR_STORE": "postgresql://h/db", "OTHER": "sesame two"}
+    variables = {"PGPASSFILE": "/etc/pass", "SUPERVISOR_STORE": "postgresql://h/db", "OTHER": "sesame two",
+                 "DATABASE_URL": "postgresql://bob:s%65same@other/db"}  # fmt: skip
+    assert not is_withheld("DOCS", "https://example.org/open-sesame")
     assert all(is_withheld(name, value) for name, value in variables.items())
 
 

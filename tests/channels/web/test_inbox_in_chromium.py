@@ -444,8 +444,8 @@ def test_a_person_says_that_they_are_on_it_and_others_see_that(one_daemon, perso
     line = ana.page.locator("#hush .sent")
     ana.see(line, "The server says: ")
     ana.page.get_by_role("button", name="I am on it").tap()
-    ana.see(line, "You are on 6: no reminder of it comes for 30 minutes. Nothing is decided.")
-    bob.see(bob.page.locator(".late").nth(5), "is on it")
+    ana.see(line, "You are on 6, for 30 minutes. Nothing is decided.")
+    bob.see(bob.page.locator(".said").nth(5), "is on it")
     assert bob.page.evaluate(place) == before
     assert violations(bob.page) == []
     ana.page.reload()

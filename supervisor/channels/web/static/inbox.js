@@ -131,7 +131,7 @@
     if (last?.dataset.root === card.dataset.root) return last;
     const section = $("section").content.firstElementChild.cloneNode(true);
     section.dataset.root = card.dataset.root;
-    section.querySelector("h2").textContent = card.dataset.title;
+    section.querySelector("h2 span").textContent = card.dataset.title;
     section.querySelector("a").textContent = card.dataset.root;
     section.querySelector("a").href = "/sessions/" + encodeURIComponent(card.dataset.root);
     cards.append(section);
@@ -230,8 +230,11 @@
     tell(approval.id, said.join("; "));
     const card = cardOf(approval.id);
     if (!isFolded(card)) return;
-    card.querySelector(".late")?.remove();
-    card.querySelector(".line").append(Object.assign(document.createElement("b"), { className: "expires late", textContent: said.join("; ") }));
+    const line = card.querySelector(".line .expires") ?? card.querySelector(".line").appendChild(document.createElement("b"));
+    line.className = "expires";
+    const words = line.querySelector(".said") ?? line.appendChild(document.createElement("span"));
+    words.className = "said";
+    words.textContent = said.join("; ").replace(/, until .*/, ""); // a row has little room
   }
 
   // Open a folded card, or fold an open one. What a card shows is asked of the server when it is opened.
@@ -271,6 +274,9 @@
 
   // -- forms ---------------------------------------------------------------------------------------------------------
 
+  // Whether the server has drawn a page, and not something on the way to it.
+  const isOurs = (found) => "now" in found.body.dataset;
+
   // Send a form, and return the page that answers. Raises SignedOut, or another error if it is not known what became of it.
   async function send(form, button, tell, more = []) {
     const body = new URLSearchParams(new FormData(form, button));
@@ -281,7 +287,7 @@
     const slow = setTimeout(() => tell("Sending…"), SLOW);
     try {
       const [found, response] = await load(form.action, { method: "POST", body, headers: hasFacts(form.closest("[data-card]")?.dataset.card) });
-      if (response.status >= 500) throw new Error(response.statusText); // perhaps of a proxy: it knows nothing
+      if (response.status >= 500 || !isOurs(found)) throw new Error(response.statusText); // of a proxy: it knows nothing
       return [found, response];
     } finally {
       clearTimeout(slow);
@@ -436,7 +442,9 @@
       const text = found.querySelector("main p")?.textContent ?? response.statusText;
       if (response.ok) told(text);
       else told("Not counted: " + text, "sent problem");
-      if (response.ok) form.querySelector("details")?.removeAttribute("open");
+      const drawer = response.ok && form.querySelector("details[open]");
+      if (drawer?.contains(document.activeElement)) drawer.querySelector("summary").focus();
+      if (drawer) drawer.open = false;
     } catch (error) {
       if (error instanceof SignedOut) told("Not sent: you are signed out.", "sent problem");
       else await findOutHushed(ids, told);
@@ -449,7 +457,7 @@
     for (;;) {
       try {
         const [found, response] = await load("/approvals/" + ids[0] + "?folded");
-        if (!response.ok && response.status !== 404) throw new Error(response.statusText);
+        if (!isOurs(found) || (!response.ok && response.status !== 404)) throw new Error(response.statusText);
         const said = [...found.querySelectorAll(".said")].map((each) => each.textContent);
         told(`No answer came. The server says: ${said.join("; ") || "nothing of it"}. Press again if you miss yours.`, "sent problem doubt");
         return;
