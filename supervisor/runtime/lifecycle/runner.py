@@ -342,7 +342,7 @@ class Runner:
         with self.attempts, self.environment.attempting(attempt.session, lambda: _why_left(attempt)):
             returned: list[Any] = []
             raised: BaseException | None = None
-            attempt.task = anyio.get_current_task().id
+            attempt.task, attempt.deadline = anyio.get_current_task().id, anyio.current_effective_deadline()
             if attempt.replay.is_replaying and len(self.attempts.live) <= FEW:
                 attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
             try:
