@@ -258,8 +258,7 @@ class PostgresStore(IndexReads):
             self._is_committing = False
 
     def _commit(self) -> None:
-        self._change("move", [(self._written,)])
-        self._change("sign", [(self._base + 1, self._token)])
+        self._change("move", [(self._written, self._base + 1, self._token)])
         if self._base % KEPT == 0:
             self._change("clear_signs", [(self._base - KEPT,)])
         try:
