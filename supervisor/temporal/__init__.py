@@ -28,6 +28,7 @@ from supervisor.core.errors import InvalidInput
 from supervisor.core.store_urls import read_temporal_url
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.finalizing import note_native_threads
+from supervisor.system.prices import Prices, genai_price
 
 __all__ = ["open_temporal", "run_worker"]
 
@@ -62,6 +63,7 @@ async def run_worker(
     leave: float = 10.0,
     queue: str | None = None,
     probes: str | None = None,
+    prices: Prices = genai_price,
     is_open: Callable[[], object] = lambda: None,
 ) -> None:
     """Run sessions of these agents, and the bodies of their calls and steps, until cancelled. Start as many workers as
@@ -75,7 +77,8 @@ async def run_worker(
     `bodies` and `tasks`: how many calls and steps run at once, and how many sessions are worked on; `pollers`: how many
     requests ask for work at once, for each of the two. `leave`: seconds that calls and steps have to end when the
     worker is stopped (R8). `queue`: run the calls of tools that name this queue, and nothing else.
-    `probes`: HOST:PORT, where it answers GET /live, /ready and /metrics.
+    `probes`: HOST:PORT, where it answers GET /live, /ready and /metrics. `prices`: as of `open_supervisor`; all workers
+    of a namespace should have the same.
     Raises InvalidInput for agents that cannot run on Temporal, and names the line if one reads the clock by itself;
     otherwise as `open_temporal`.
     """
@@ -91,6 +94,7 @@ async def run_worker(
         also=also,
         build=build,
         room=Room(bodies, tasks, pollers, leave, queue, probes),
+        prices=prices,
         is_open=is_open,
     )
 

@@ -1,5 +1,7 @@
 """B2, B3 on Temporal: a used-up budget asks a person in the workflow's own journal; prices are of activities."""
 
+from functools import partial
+
 import anyio
 import pytest
 from temporal_server import histories, namespace, working
@@ -8,9 +10,13 @@ from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from supervisor import Approve, Budget, Context, Deny, StepContext, Usage, agent, tool
+from supervisor.core.events import ToolCallRequested, UsageSpent
 from supervisor.temporal import open_temporal
+from supervisor.temporal.client import starting
 from supervisor.temporal.settings import PayloadsInUtf8
+from supervisor.temporal.wire import Start
 from supervisor.temporal.workflow.workflows import WORKFLOWS, Offer
+from supervisor.testing import replaced
 
 pytestmark = pytest.mark.anyio
 made: list[int] = []
@@ -128,11 +134,154 @@ async def test_a_sub_agents_budget_asks_in_its_session():
         assert await run.result() == 3
 
 
+async def unpriced(step: StepContext, number: int) -> int:
+    step.used(Usage("m", input_tokens=10, output_tokens=1))
+    return number
+
+
+@agent
+async def pricing(ctx: Context, times: int) -> int:
+    for number in range(times):
+        await ctx.step(unpriced, number)
+    return times
+
+
+async def test_a_price_is_fixed_by_the_worker_that_ran_the_request():
+    """A workflow that is replayed, by a worker with other prices, asks for none: what is journaled holds. A budget in
+    dollars counts it."""
+    url, priced = await namespace(), [0.5]
+
+    def prices(usage: Usage) -> float:
+        asked_for.append(usage.model)
+        return priced[0]
+
+    asked_for: list[str] = []
+    async with open_temporal(url) as supervisor:
+        async with working(url, [pricing], prices=prices, cached=0):  # each task replays the whole history
+            run = await supervisor.start(pricing, 5, session="s", budget=Budget(usd=1.0))
+            question = await asked(supervisor, "s")
+            assert "1.00 of 1.00 USD" in question.why
+        priced[0] = 9.0
+        async with working(url, [pricing], prices=prices, cached=0):
+            await supervisor.decide(question.id, Approve(by="ana", arguments={"usd": 90.0}))
+            assert await run.result() == 5
+        assert len(asked_for) == 5
+        spent = [each.event for each in await supervisor.find_entries("s") if isinstance(each.event, UsageSpent)]
+        assert [each.usage.usd for each in spent] == [0.5, 0.5, 9.0, 9.0, 9.0]
+        assert (await supervisor.get_session("s")).usage.usd == 28.0
+    await replay(url)
+
+
+@agent(approval_expires_in=4.0, budget=Budget(requests=1))
+async def hasty(ctx: Context, rounds: int) -> int:
+    """Works on while one of its requests waits: so its tree goes on in a new workflow with an open question."""
+
+    async def work(branch: Context) -> None:
+        for number in range(rounds):
+            await branch.call(look, str(number))
+
+    async with ctx.task_group() as tasks:
+        tasks.start_soon(work)
+        return await think_often(ctx, 3)
+
+
+@agent(budget=Budget(requests=1))
+async def moving(ctx: Context, rounds: int) -> int:
+    return await hasty.fn(ctx, rounds)
+
+
+@pytest.fixture
+def moves_often(enter):
+    """Sessions that this process starts go on in a new workflow after 40 events."""
+    enter(replaced(starting, "Start", partial(Start, continue_after=40)))
+
+
+async def is_moved(url: str) -> None:
+    while len(await histories(url, 'WorkflowId = "s"')) < 2:
+        await anyio.sleep(0.1)
+
+
+async def test_an_open_question_goes_on_in_the_next_workflow(moves_often):
+    """The same one, with the sum of what was spent before; when it is raised, the run goes on."""
+    url = await namespace()
+    async with working(url, [moving]), open_temporal(url) as supervisor:
+        run = await supervisor.start(moving, 12, session="s")
+        question = await asked(supervisor, "s")
+        await is_moved(url)
+        assert [each.id for each in await supervisor.find_approvals(limit=None)] == [question.id]
+        assert (await supervisor.decide(question.id, Approve(by="ana", arguments={"requests": 2}))).kind == "accepted"
+        while (second := await asked(supervisor, "s")).id == question.id:
+            await anyio.sleep(0.1)
+        assert (made, "2 of 2 requests" in second.why) == ([0, 1], True)
+        await supervisor.decide(second.id, Approve(by="ana"))
+        assert await run.result() == 3
+        assert (await supervisor.get_session("s")).usage.requests == 3
+
+
+@pytest.mark.parametrize("rounds", [0, 12], ids=["in its workflow", "in the next one"])
+async def test_a_question_about_a_budget_expires(rounds, moves_often):
+    """The run ends as cancelled; the cause says why. A timer of the next workflow expires it as well."""
+    url = await namespace()
+    async with working(url, [hasty]), open_temporal(url) as supervisor:
+        run = await supervisor.start(hasty, rounds, session="s")
+        question = await asked(supervisor, "s")
+        if rounds:
+            await is_moved(url)
+            assert (await supervisor.get_approval(question.id)).status == "pending"
+        outcome = await run.outcome()
+        assert (outcome.kind, "no person has decided in time" in (outcome.cause or "")) == ("cancelled", True)
+        assert (await supervisor.get_approval(question.id)).status == "expired"
+
+
+async def test_a_cancel_withdraws_the_question():
+    url = await namespace()
+    async with working(url, AGENTS), open_temporal(url) as supervisor:
+        run = await supervisor.start(thinking, 5, session="s", budget=Budget(requests=1))
+        question = await asked(supervisor, "s")
+        await supervisor.cancel("s", by="ana")
+        assert (await run.outcome()).kind == "cancelled"
+        assert (await supervisor.get_approval(question.id)).status == "withdrawn"
+
+
+@agent
+async def looks_once(ctx: Context, number: int) -> str:
+    return (await ctx.call(look, str(number))).kind
+
+
+@agent
+async def has_looked(ctx: Context, times: int) -> int:
+    for number in range(times):
+        await ctx.run(looks_once, number)
+    return times
+
+
+@agent(budget=Budget(calls=20))
+async def saving(ctx: Context, times: int) -> int:
+    for number in range(ctx.saved or 0, times):
+        await ctx.call(look, str(number))
+        await ctx.save(number + 1)
+    return times
+
+
+@pytest.mark.parametrize(("spec", "budget"), [(has_looked, Budget(calls=20)), (saving, None)])
+async def test_calls_before_a_move_count(spec, budget, moves_often):
+    """Those of sub-agents that have ended, and those before a save: so their number is exact."""
+    url = await namespace()
+    async with working(url, [has_looked, looks_once, saving]), open_temporal(url) as supervisor:
+        run = await supervisor.start(spec, 21, session="s", budget=budget)
+        question = await asked(supervisor, "s")
+        assert len(await histories(url, 'WorkflowId = "s"')) > 1
+        entries = (await supervisor.get_tree("s", entries=None)).entries
+        assert sum(isinstance(each.event, ToolCallRequested) and each.event.tool == look.name for each in entries) == 20
+        await supervisor.decide(question.id, Approve(by="ana"))
+        assert await run.result() == 21
+
+
 async def replay(url: str) -> None:
     """Replay the history of session "s" with the agents as they are now."""
     replayer = Replayer(
         workflows=WORKFLOWS,
-        interceptors=[Offer({each.name: each for each in AGENTS}, 30.0)],
+        interceptors=[Offer({each.name: each for each in [*AGENTS, pricing]}, 30.0)],
         workflow_runner=UnsandboxedWorkflowRunner(),
         data_converter=DataConverter(payload_converter_class=PayloadsInUtf8),
     )

@@ -6,7 +6,7 @@ Rules
   An owner that lived only between two looks is found by the attempts that it began.
 - At its start and after the end of an owner, a daemon claims every open tree, except a silent one. A tree is silent if
   it has no entry of the last two hours (SILENT) and nothing is pending: no approval or question, no timer, no
-  decision, message or cancel that the tree has not acted on, and no run without an attempt (R5).
+  decision, message, cancel or raised budget that the tree has not acted on, and no run without an attempt (R5).
 - In the same search, a daemon also claims an ended or idle tree that has a job whose end was not journaled. So does
   `resume`.
 - If a tree cannot be claimed or run (a full disk, an agent that cannot be imported), it is tried again every RETRY
@@ -21,14 +21,16 @@ Rules
 
 from collections.abc import Iterable
 from datetime import timedelta
+from operator import attrgetter
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from supervisor.core import events as e
+from supervisor.core.budgets import is_aside
 from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned, UnknownAgent
-from supervisor.core.rows import SessionRow
+from supervisor.core.rows import JournalEntry, SessionRow
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.journal.signals import Signal
@@ -272,7 +274,11 @@ class ClaimLoop:
         """Whether the index knows of no entry since SILENT, and of nothing that is pending in a tree."""
         since = self._attempts.clock.now() - SILENT
         return not any(
-            row.last_at > since or row.due_at is not None or row.blocked is not None or row.waits_for_limit
+            row.last_at > since
+            or row.due_at is not None
+            or row.blocked is not None
+            or row.waits_for_limit
+            or row.waits_for_budget
             for row in rows
         )
 
@@ -285,17 +291,25 @@ class ClaimLoop:
     async def _is_silent(self, rows: list[SessionRow]) -> bool:
         """Whether an old tree that asks for nothing has had no entry for SILENT, and nothing to act on."""
         store, since = self._store, self._attempts.clock.now() - SILENT
+        last: JournalEntry | None = None
         try:
             for row in rows:
                 await checkpoint()
-                journal = [entry.event for entry in store.journal(row.id)]
-                if journal[-1].at > since:  # `last_at` of the index is only approximate
+                journal = store.journal(row.id)
+                if journal[-1].event.at > since:  # `last_at` of the index is only approximate
                     return False
-                if _has_something_to_do(replay_journal(row.id, journal)):
+                if _has_something_to_do(replay_journal(row.id, [entry.event for entry in journal])):
                     return False
+                last = max(last or journal[-1], journal[-1], key=attrgetter("position"))
         except StoreUnreadable:
             return False  # the claim reports what is wrong with it
-        return True
+        return last is None or not _ends_a_wait(last.event)
+
+
+def _ends_a_wait(event: e.AnyEvent) -> bool:
+    """Whether an event raises a budget, or lets what waited for one go on."""
+    is_answer = isinstance(event, e.ToolCallFinished) and is_aside(event.operation)
+    return is_answer or isinstance(event, e.BudgetRaised | e.BudgetAnswered)
 
 
 def _has_something_to_do(state: SessionState) -> bool:

@@ -23,7 +23,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.state import PENDING, ends_approval
+from supervisor.core.approvals.state import ASKS, PENDING, ends_approval
 from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
@@ -43,7 +43,7 @@ from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.clock.watchdog import Watchdog
 from supervisor.runtime.environment import Environment
-from supervisor.runtime.journal.hub import INBOX, INBOX_EVENTS, Hub, end_key
+from supervisor.runtime.journal.hub import ASKED, INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -186,6 +186,7 @@ class Runner:
         self.listen(SAYS, self.hub.texts.published)
         self.listen(_ENDING, self._ended)
         self.listen(INBOX_EVENTS, lambda row: self.hub.publish(INBOX))
+        self.listen(ASKS, lambda row: self.hub.publish(ASKED))
 
     @property
     def is_idle(self) -> bool:

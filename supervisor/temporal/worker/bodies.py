@@ -43,7 +43,7 @@ from supervisor.runtime.attempt.tracebacks import secrets_in, text_of, traceback
 from supervisor.runtime.environment import Ruled
 from supervisor.runtime.operations.function_calls import CONNECTION_LOST
 from supervisor.runtime.plans.rules import why_not_begun
-from supervisor.system.prices import Prices, genai_price, priced
+from supervisor.system.prices import Prices, priced
 from supervisor.system.settling import files_of_ours, settle
 from supervisor.temporal.rules import NamespaceRules
 from supervisor.temporal.wire import BODY, NOT_HERE, BodyRequest, BodyResult, KnownRules, from_wire, plain_of, to_wire
@@ -59,9 +59,7 @@ HURRY_SECONDS: Final = (0.03, 0.2)
 class Bodies:
     """Runs the bodies of calls and steps on a worker, as far as it offers them."""
 
-    def __init__(
-        self, offered: Offered, rules: NamespaceRules, couriers: Couriers, prices: Prices = genai_price
-    ) -> None:
+    def __init__(self, offered: Offered, rules: NamespaceRules, couriers: Couriers, prices: Prices) -> None:
         self._offered = offered
         self._couriers = couriers
         self._rules = rules

@@ -31,17 +31,18 @@ from supervisor.core.store_urls import TemporalStore
 from supervisor.system.inside import refuse_inside_call
 from supervisor.system.loading import refuse_nameless
 from supervisor.system.logs import FactLog
+from supervisor.system.prices import Prices, genai_price
 from supervisor.temporal.connection import connect_to_server, keep_credentials, prepare, warn_of_retention
 from supervisor.temporal.telemetry import Metrics
 from supervisor.temporal.wire import QUEUE, queue_of
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.couriers import Couriers
 from supervisor.temporal.worker.determinism import refuse_undetermined
+from supervisor.temporal.worker.diverged import TellingRunner
 from supervisor.temporal.worker.long_steps import be_patient
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.worker.offered import Offered
 from supervisor.temporal.worker.probes import address_of, answering
-from supervisor.temporal.worker.unstarted import TaskRunner
 from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, CourierWorkflow, Offer
 
 log = FactLog(__name__)
@@ -114,6 +115,7 @@ async def work(
     also: Sequence[str],
     build: str | None,
     room: Room = _USUAL,
+    prices: Prices = genai_price,
     is_open: Callable[[], object],
 ) -> None:
     """Run trees until cancelled; see `run_worker`."""
@@ -135,7 +137,7 @@ async def work(
     await warn_of_retention(client, store, agents)
     namespace = NamespaceActivities(client, store)
     couriers = Couriers(client)
-    bodies = Bodies(Offered(agents, also), namespace.rules, couriers)
+    bodies = Bodies(Offered(agents, also), namespace.rules, couriers, prices)
     workflows = WORKFLOWS if build is None else PINNED
     worker = Worker(
         client,
@@ -143,7 +145,7 @@ async def work(
         workflows=workflows if room.queue is None else [],
         activities=[bodies.run, *(namespace.activities if room.queue is None else ())],
         interceptors=[Offer(by_name, lost_after, bodies.hurry)],
-        unsandboxed_workflow_runner=TaskRunner(),
+        unsandboxed_workflow_runner=TellingRunner(client),
         deployment_config=None
         if version is None
         else WorkerDeploymentConfig(

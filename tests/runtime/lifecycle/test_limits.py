@@ -457,7 +457,7 @@ class PlacesAway(MemoryStore):
 
 
 @agent(limit="agents")
-async def buyer(ctx: Context, page: str) -> str:
+async def bounded_buyer(ctx: Context, page: str) -> str:
     await work("agent", 3)
     return (await ctx.call(buy, page)).kind
 
@@ -466,7 +466,7 @@ async def test_a_place_that_cannot_be_given_back_is_given_back_when_the_server_a
     """The run whose place it was waits on, and the next one gets its turn."""
     store, limits = PlacesAway(), [Limit("agents", at_once=1), Limit("browser", at_once=9)]
     async with opened(store, limits=limits, passivate_after=None) as supervisor:
-        first = await supervisor.start(buyer, "a")
+        first = await supervisor.start(bounded_buyer, "a")
         await anyio.sleep(1)
         store.is_away = True
         asked = await next_of(first.watch_approvals())
@@ -477,6 +477,6 @@ async def test_a_place_that_cannot_be_given_back_is_given_back_when_the_server_a
         assert store.taken == 0
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert await first.result() == "ok"
-        second = await supervisor.start(buyer, "b")
+        second = await supervisor.start(bounded_buyer, "b")
         await supervisor.decide((await next_of(second.watch_approvals())).id, Approve(by="ana"))
         assert await second.result() == "ok"

@@ -329,7 +329,7 @@ class DyingStore(HeldStore):
 
 async def test_a_store_that_dies_as_runs_are_passivated_ends_its_supervisor_with_that_reason():
     """Some runs have left memory by the time at which their entry is refused."""
-    with pytest.raises(StoreDied):  # noqa: PT012 # it is raised where the supervisor is left
+    with pytest.raises(StoreDied):  # noqa: PT012 # the end of the supervisor may raise it, too
         async with opened(store := DyingStore(), passivate_after=1) as supervisor:
             runs = [await supervisor.start(deployer, str(number)) for number in range(20)]
             await supervisor.find_approvals()
