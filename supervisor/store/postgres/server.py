@@ -223,7 +223,8 @@ class Line:
             self._connection.close()
 
     def down_for(self) -> float:
-        return 0.0 if self.down_since is None else time.monotonic() - self.down_since
+        since = self.down_since  # the thread that connects sets it
+        return 0.0 if since is None else time.monotonic() - since
 
     def close(self) -> None:
         self._is_closed = True
