@@ -11,6 +11,7 @@ which collects by itself; only its imports are there already.
 Rules
 - The server has one thread, so a fork begins without work of another one. Linux only: elsewhere libraries have some.
 - A worker has its own random numbers, signals and streams. All share one interpreter of `preloaded`.
+- Modules of tests are imported once, before there are workers: what depends on the worker is asked in a function.
 
 Run as a program it is the server, or the client; imported it is the side of pytest.
 """

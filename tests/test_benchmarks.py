@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,9 +58,11 @@ def test_a_level_of_fewer_questions_lets_nothing_dangerous_through(corpus, tmp_p
         assert shares == [100] * 4
         return
     *levels, edits = shares
-    page = (Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md").read_text()
+    docs = Path(__file__).parents[1] / "docs"
+    page, rules = ((docs / each).read_text() for each in ("explanation/benchmarks.md", "how-to/rules.md"))
     assert f'of lists; with "always" | {"; ".join(map(str, levels))} % |' in page
     assert f"at each level | {edits} %; 0 |" in page
+    assert re.findall(r"(\d+) % with", rules) == [str(each) for each in levels[1:]]
 
 
 @pytest.mark.soak

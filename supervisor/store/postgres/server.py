@@ -193,9 +193,11 @@ class Line:
         """Return the connection; None while there is none, at most so many seconds later. `refused` may say why."""
         if self._is_closed:
             return None
-        if (connection := self._connection) is not None and not connection.closed:
-            return connection
+        if self._is_connected():
+            return self._connection
         if self._connecting is None or not self._connecting.is_alive():
+            if self._is_connected():  # the thread has made one since, and has ended
+                return self._connection
             self._came.clear()
             self.down_since = self.down_since or time.monotonic()
             self._connecting = threading.Thread(
@@ -211,6 +213,9 @@ class Line:
         if self._pieces is None or self._pieces.connection is not connection:
             self._pieces = Pieces(connection)
         return self._pieces.send(statements)
+
+    def _is_connected(self) -> bool:
+        return self._connection is not None and not self._connection.closed
 
     def drop(self) -> None:
         """Break the connection, whatever its state."""

@@ -75,7 +75,7 @@ class Deciding:
             check_end(decision.uses, decision.until, now, is_counted=False)
         for rule in rules_for_all(found, decision, now):
             await self._trees.rules.check_room(rule)
-        if found.expires_at is not None and found.expires_at <= now:
+        if found.expires_at is not None and found.expires_at < now:
             return DecisionResult(kind="closed", approval=approval, status="expired")
         with server_errors(self._trees.named, maybe_done=True):
             try:

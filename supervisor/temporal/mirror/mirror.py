@@ -12,6 +12,8 @@ Rules
   before, and which have ended. These are read at once; the others by and by (looks.py). While nothing happens, it
   lists them every IDLE seconds. Its reads take what is there, also while no worker answers.
 - A tree is asked for its entries only if its history has grown since it was read. So one that waits costs no query.
+
+The module is longer than 400 lines because reading a tree and following all of them share what is known of each.
 """
 
 from collections import Counter

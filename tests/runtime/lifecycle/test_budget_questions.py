@@ -374,3 +374,14 @@ async def test_a_question_that_no_person_can_answer_says_what_helps(options):
     assert "supervisor budget SESSION" in outcome.cause
     assert "allow(" not in outcome.cause
     assert "rules allow" not in outcome.cause
+
+
+async def test_the_proposed_limits_let_go_on_what_waits():
+    """The same again on top, as often as it takes for what is used and for what the first that waits reserves."""
+    async with opened() as supervisor:
+        await supervisor.start(worker, 4, budget=Budget(tokens=30))
+        question = await asked(supervisor)
+        assert (len(effects), question.arguments) == (1, {"tokens": 210})
+        await supervisor.decide(question.id, Approve(by="ann"))
+        assert (await asked(supervisor, 2)).arguments == {"tokens": 300}
+        assert len(effects) == 2
