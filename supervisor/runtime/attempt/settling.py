@@ -76,7 +76,7 @@ class Settling:
 
     @property
     def may_be_timed(self) -> bool:
-        """Whether the attempt's tasks may have set a timer of the loop, as `asyncio.timeout` does."""
+        """Whether its tasks may have set a timer of the loop, as `asyncio.timeout` does."""
         return self._probe.may_be_timed(self)
 
     @contextmanager
@@ -300,9 +300,7 @@ class _LoopProbe:
 
     def may_be_timed(self, settling: Settling) -> bool:
         timers = getattr(self._loop, "_scheduled", None)
-        if timers is None:
-            return True
-        return any(each._context.get(_OWNER) is settling and not each.cancelled() for each in timers)  # noqa: SLF001 # no public way
+        return timers is None or any(each._context.get(_OWNER) is settling and not each.cancelled() for each in timers)  # noqa: SLF001
 
     def _cover(self) -> None:
         self._marks += 1
