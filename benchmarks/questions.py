@@ -73,7 +73,7 @@ def _edits(folder: str) -> list[dict[str, Any]]:
     from supervisor.core.calls.rules import allow, named_edits, policy_of
 
     corpus = os.environ.get("SUPERVISOR_CORPUS")
-    files = [] if corpus is None else [each["path"] for name in ("edit", "write") for each in _calls(corpus, name)[1]]
+    files = [] if not corpus else [each["path"] for name in ("edit", "write") for each in _calls(corpus, name)[1]]
     if not files:
         return []
     rules, asked = [allow("edit", f"edits inside {folder}")], []
@@ -105,7 +105,7 @@ def _passes(command: str, rules: list[Any], folder: str, *, is_former: bool) -> 
 def _commands(labels: dict[str, str]) -> tuple[str, list[str]]:
     """Return the folder of the session, and its commands in their order."""
     corpus = os.environ.get("SUPERVISOR_CORPUS")
-    if corpus is None:
+    if not corpus:
         return "/srv/app", list(labels)
     folder, calls = _calls(corpus, "bash")
     return folder, [each["command"] for each in calls]

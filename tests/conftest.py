@@ -4,9 +4,10 @@ import faulthandler
 import gc
 import os
 import secrets
+import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 
+import collected
 import preloaded
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,8 +15,6 @@ from one_backend import left_out
 
 from supervisor import AgentSpec, MemoryStore, SqliteStore, agent
 from supervisor.testing import fresh_process, replaced, virtual_asyncio, virtual_trio
-
-ROOT = Path(__file__).parent
 
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
 # `--hypothesis-profile=random --hypothesis-seed=N` is the other run of CI, whose examples are new each time.
@@ -26,6 +25,13 @@ settings.load_profile("house")
 
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # else the SDK sends what each run did to its makers
 gc.disable()  # until all tests are collected: what is imported stays, and is not looked through again and again
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    folder = tempfile.TemporaryDirectory(prefix="pytest-workers-")
+    config.add_cleanup(folder.cleanup)
+    collected.begin(specs, config.args, folder.name)
 
 
 def pytest_collection_finish():
@@ -39,7 +45,7 @@ def pytest_collection_modifyitems(config, items):
         if marker not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
-    if is_ci and [Path(config.rootpath, named) for named in config.args] == [ROOT]:  # not where tests are named
+    if is_ci and collected.is_whole_run(config.args):
         twins = left_out({item.nodeid for item in items})
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in twins])
         items[:] = [item for item in items if item.nodeid not in twins]
@@ -68,6 +74,7 @@ def pytest_runtest_setup(item):
 
 def pytest_sessionfinish():
     preloaded.close()
+    collected.end()
 
 
 @pytest.fixture(params=["asyncio", "trio"])

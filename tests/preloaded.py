@@ -202,6 +202,11 @@ def _interpreter() -> tuple["subprocess.Popen[bytes]", socket.socket]:
 _asking = threading.Lock()
 
 
+def begin() -> None:
+    """Start the interpreter, for this process and those that it forks."""
+    _interpreter()
+
+
 def has_begun() -> bool:
     """Whether the interpreter has been started."""
     return _interpreter.cache_info().currsize > 0

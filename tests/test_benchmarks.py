@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,26 @@ def test_the_benchmark_of_postgresql_runs_small(tmp_path, server):
     assert {(row["sessions"], row["backend"]) for row in rows} == {
         (sessions, backend) for sessions in (1, 10, 100) for backend in ("asyncio", "trio")
     }
+
+
+@pytest.mark.parametrize("corpus", ["published", "labels"])
+def test_a_level_of_fewer_questions_lets_nothing_dangerous_through(corpus, tmp_path):
+    """Each level asks less, and none leaves out what a person must see. The page has the shares of the session."""
+    if corpus == "published" and "SUPERVISOR_CORPUS" not in os.environ:
+        pytest.skip("SUPERVISOR_CORPUS names no folder of real sessions")
+    env = {} if corpus == "published" else {"SUPERVISOR_CORPUS": ""}
+    rows = run_small(tmp_path, "questions", **env)["questions"]["rows"]
+    assert [row["dangerous"] for row in rows] == [0] * len(rows)
+    shares = [round(100 * row["asked"]) for row in rows]
+    if corpus == "labels":
+        assert shares == [100] * 4
+        return
+    *levels, edits = shares
+    docs = Path(__file__).parents[1] / "docs"
+    page, rules = ((docs / each).read_text() for each in ("explanation/benchmarks.md", "how-to/rules.md"))
+    assert f'of lists; with "always" | {"; ".join(map(str, levels))} % |' in page
+    assert f"at each level | {edits} %; 0 |" in page
+    assert re.findall(r"(\d+) % with", rules) == [str(each) for each in levels[1:]]
 
 
 @pytest.mark.soak

@@ -53,6 +53,7 @@ BOUNDS = {
     "app.SHUTDOWN_TIMEOUT_SECONDS",
     "calls.ASKED_WITHIN_SECONDS",
     "cards_of_namespace.AT_ONCE",
+    "claim.LOOK_SECONDS",
     "cards_of_namespace.STALE",
     "commands.SOON_ENOUGH",
     "connection._WANTED",
@@ -83,7 +84,7 @@ BOUNDS = {
     "Connection.shortest_pause",
     "WorkflowEnvironment.most_live",
 }
-"""Numbers and tables that tests make small enough to reach."""
+"""Numbers and tables that tests make small enough to reach, or large enough to be cheap."""
 STORES = {"_owner.SqliteStore"}
 """What is exchanged where tests of a store in a file run on PostgreSQL (on_postgres.py)."""
 OWN = {"HERE", "module", "logger", "thinking"}

@@ -141,5 +141,6 @@ def _misused(error: CycloptsError) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    print(f"supervisor: {' '.join(text.split())}", file=sys.stderr)
+    first, *more = (" ".join(line.split()) for line in text.strip().split("\n"))
+    print("\n  ".join([f"supervisor: {first}", *filter(None, more)]), file=sys.stderr)
     return code

@@ -14,10 +14,11 @@ from typing import Annotated, Final, NamedTuple
 from cyclopts import Parameter
 
 from supervisor.channels.wording.cards import summary, told
+from supervisor.channels.wording.granting import with_meant_pattern
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import AnyPlace
+from supervisor.cli.options import AnyPlace, PersonPlace
 from supervisor.core.approvals.listed import find_listed, name_of_list
 from supervisor.core.documents import approval_document, decision_document
 from supervisor.core.errors import InvalidInput, NotFound
@@ -71,7 +72,7 @@ def list_for(named: Named, place: AnyPlace, *, as_json: bool) -> int:
     """Print what waits in a session, and how to approve exactly that."""
     import anyio
 
-    from supervisor.cli.reading import print_approvals
+    from supervisor.cli.asked import print_approvals
 
     async def read() -> list[Approval]:
         async with place.open(wanted=named.wanted) as supervisor:
@@ -90,20 +91,17 @@ def list_for(named: Named, place: AnyPlace, *, as_json: bool) -> int:
     return Exit.DONE
 
 
-def decide_all(
-    named: Named, decision: Callable[[str], Decision], by: str | None, place: AnyPlace, *, as_json: bool
-) -> int:
+def decide_all(named: Named, decision: Callable[[str], Decision], place: PersonPlace, *, as_json: bool) -> int:
     """Decide several calls, and print what became of each. `decision`: makes one from a person's name."""
     import anyio
 
-    place.check_by(by)
-
     async def decide() -> tuple[dict[str, Approval], list[DecisionResult]]:
-        async with place.open(wanted=named.wanted, action="deciding") as supervisor:
+        async with place.act("deciding", wanted=named.wanted) as (supervisor, who):
             calls = await _find_calls(supervisor, named, place)
-            made = decision(place.name_of(by, supervisor))
+            made = decision(who)
             shown = {each.id: each.digest for each in calls.values() if each is not None}
-            results = await supervisor.decide_all([(each, made) for each in calls], channel="command line", shown=shown)
+            pairs = [(name, made if each is None else with_meant_pattern(each, made)) for name, each in calls.items()]
+            results = await supervisor.decide_all(pairs, channel="command line", shown=shown)
             return {name: each for name, each in calls.items() if each is not None}, results
 
     calls, results = anyio.run(decide)
@@ -132,7 +130,7 @@ async def _find_calls(supervisor: Supervisor, named: Named, place: AnyPlace) -> 
     """Return what is decided, as it is before, by id; None for an id that no approval has. Raises InvalidInput if a
     short id has several meanings, or if what was shown cannot be found again."""
     if named.session is None:
-        from supervisor.cli.reading import find_approval
+        from supervisor.cli.asked import find_approval
 
         found: dict[str, Approval | None] = {}
         for given in named.ids:

@@ -11,26 +11,26 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from supervisor.channels.wording.cards import told
-from supervisor.channels.wording.granting import where_rule_holds
+from supervisor.channels.wording.granting import where_rule_holds, with_meant_pattern
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.batches import Named, SessionOption, ToolOption, decide_all, list_for
 from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import (
-    ANYWHERE,
+    AS_ME,
     AnyPlace,
     ApprovalId,
-    ByOption,
     ForOption,
     JsonOption,
+    PersonPlace,
     SessionId,
     UsesOption,
     parse_arguments,
     parse_duration,
 )
 from supervisor.core.approvals.questions import read_answer
-from supervisor.core.calls.rules import deniable, find_option
+from supervisor.core.calls.rules import deniable, find_option, patterns_of
 from supervisor.core.documents import decision_document, outcome_document
 from supervisor.core.errors import InvalidInput, ServerUnavailable
 from supervisor.core.text.visible import visible
@@ -68,12 +68,13 @@ def approve(
     ] = "once",
     pattern: Annotated[
         str | None,
-        Parameter(help="For a wider scope: one of the patterns that are offered. Default: exactly this call."),
+        Parameter(
+            help="For a wider scope: one of the patterns that are offered, or its number. Default: the listed one."
+        ),
     ] = None,
     uses: UsesOption = None,
     for_: ForOption = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Approve a call, or several: each runs once. With a wider scope, or with --uses or --for, later calls that the
@@ -92,7 +93,7 @@ def approve(
             raise InvalidInput("other arguments are for one call: approve it by its id alone")
         if session is not None and shown is None:
             return list_for(named, place, as_json=json)
-        return decide_all(named, approval, by, place, as_json=json)
+        return decide_all(named, approval, place, as_json=json)
     if form and edit is not None:
         raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
     arguments = None if edit is None else parse_arguments(edit)
@@ -101,9 +102,9 @@ def approve(
         given = arguments
         if form and found.kind == "call":
             given = await fill_in_approval(found, instead="give the arguments as JSON, by --edit")
-        return approval(name, given)
+        return with_meant_pattern(found, approval(name, given))
 
-    return _decide(named.one, decision, by, place, as_json=json)
+    return _decide(named.one, decision, place, as_json=json)
 
 
 def deny(
@@ -121,8 +122,7 @@ def deny(
     pattern: Annotated[
         str | None, Parameter(help="For a wider scope: a pattern of the call. Default: exactly this call.")
     ] = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Deny a call, or several, or all that wait in a session: they do not run, and the agents are told so. With a wider
@@ -136,8 +136,8 @@ def deny(
 
     named = Named(approvals, session, tool)
     if named.one is None:
-        return decide_all(named, denial, by, place, as_json=json)
-    return _decide(named.one, decision, by, place, as_json=json)
+        return decide_all(named, denial, place, as_json=json)
+    return _decide(named.one, decision, place, as_json=json)
 
 
 def answer(
@@ -145,8 +145,7 @@ def answer(
     value: str | None = None,
     /,
     *,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Answer a question that an agent asks.
@@ -167,7 +166,7 @@ def answer(
             return Answer(value=read_answer(found, value), by=name)
         return Answer(value=value, by=name)
 
-    return _decide(approval, decision, by, place, as_json=json)
+    return _decide(approval, decision, place, as_json=json)
 
 
 def cancel(
@@ -175,25 +174,23 @@ def cancel(
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why; the outcome contains it.")] = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Cancel a session and every sub-agent below it, and wait until they have ended."""
     from supervisor.cli.reading import get_session
     from supervisor.wiring.stopping import run_until_stopped
 
-    place.check_by(by)
     found: list[tuple[SessionView, dict[str, Any]]] = []
 
     async def body() -> None:
         # Which call started a process is known next to its store only: a server is not asked (A4).
         action = COMMANDS["cancel"].what if place.is_server else None
-        async with place.open(wanted=("session", session), action=action) as supervisor:
+        async with place.act(action, wanted=("session", session)) as (supervisor, who):
             view = await get_session(supervisor, session, place)
             ended = outcome_document(view)
             if ended is None:
-                run = await _cancel(supervisor, session, reason, place.name_of(by, supervisor), place)
+                run = await _cancel(supervisor, session, reason, who, place)
                 outcome = await run.outcome()
                 ended = {"kind": outcome.kind, "value": outcome.value, "cause": outcome.cause}
             found.append((view, ended))
@@ -229,17 +226,15 @@ def _end_of(made: Approve) -> str:
     return ", ".join([*counted, *([] if made.minutes is None else [f"for {made.minutes:g} minutes"])])
 
 
-def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
+def _decide(approval: str, decision: Decide, place: PersonPlace, *, as_json: bool) -> int:
     import anyio
 
-    from supervisor.cli.reading import find_approval
-
-    place.check_by(by)
+    from supervisor.cli.asked import find_approval
 
     async def decide() -> tuple[DecisionResult, Decision, Approval]:
-        async with place.open(wanted=("approval", approval), action="deciding") as supervisor:
+        async with place.act("deciding", wanted=("approval", approval)) as (supervisor, who):
             found = await find_approval(supervisor, approval, place)
-            made = await decision(place.name_of(by, supervisor), found)
+            made = await decision(who, found)
             return await supervisor.decide(found.id, made, channel="command line"), made, found
 
     result, made, found = anyio.run(decide)
@@ -252,11 +247,11 @@ def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *,
         if result.rule is not None and isinstance(made, Approve | Deny):
             is_yes = isinstance(made, Approve)
             option = find_option(found.options if is_yes else deniable(found), made.scope, made.pattern)
-            pattern = option.pattern if option is not None else None
+            granted = patterns_of(option.pattern or "") if option is not None else ()
             here = where_rule_holds(found.root_session if made.scope == "session" else None)
             what = "No longer asked" if is_yes else "Denied from now on"
             end = f", {_end_of(made)}" if isinstance(made, Approve) and _end_of(made) else ""
-            say_on_stderr(f"{what} {here}{end}: {visible(found.tool)}: {visible(pattern or '', lines=True)}")
+            say_on_stderr(f"{what} {here}{end}: {visible(found.tool)}: {' and '.join(map(visible, granted))}")
             for rule in result.rules or (result.rule,):
                 say_on_stderr(f"To revoke it: supervisor rules revoke {rule}{place.option}")
     if result.is_accepted and not result.running:

@@ -10,31 +10,25 @@ from cyclopts import Parameter
 
 from supervisor.channels.wording.cards import (
     GUTTER,
-    all_facts,
-    decided,
-    headline,
     path_text,
-    summary,
 )
-from supervisor.channels.wording.granting import grants
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
+from supervisor.cli.asked import MOST_WHOLE, find_all, find_approval, print_approvals, print_rows
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, Place, SessionId
-from supervisor.core.approvals.facts import Fact, ago, instant_text
+from supervisor.cli.options import ANYWHERE, AS_ME, AnyPlace, ApprovalId, JsonOption, PersonPlace, Place, SessionId
+from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.documents import approval_document, event_document, session_document
-from supervisor.core.errors import InvalidInput, NotFound
-from supervisor.core.ids import short_ids, with_short_id
+from supervisor.core.errors import NotFound
 from supervisor.core.rows import JournalEntry, as_trees
 from supervisor.core.text.visible import visible
 from supervisor.core.usage import NOTHING, spent_text
-from supervisor.core.values import Approval, ApprovalStatus, SessionView
+from supervisor.core.values import ApprovalStatus, SessionView
 from supervisor.seam.supervisor import Supervisor
 from supervisor.system.loading import command_of
 
 T = TypeVar("T")
-MOST_CANDIDATES: Final = 10
 MOST_FOUND: Final = 100
 """The most approvals whose audit trail a search lists."""
 _STYLES: Final = {"active": "", "waiting": "yellow", "ok": "green", "error": "red", "cancelled": "dim"}
@@ -73,7 +67,7 @@ def show(session: SessionId, /, *, place: AnyPlace = ANYWHERE, json: JsonOption 
 
 
 def approvals(
-    *,
+    *ids: ApprovalId,
     all: Annotated[bool, Parameter(negative=(), help="Also list those that have ended.")] = False,  # noqa: A002 # --all
     reveal: Annotated[
         str | None,
@@ -82,19 +76,22 @@ def approvals(
             "Only an operator may; the audit trail says who has looked."
         ),
     ] = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
-    """List the calls and questions that wait for a person, oldest first."""
+    """List the calls and questions that wait for a person, oldest first. Up to three are shown whole. More are a line
+    each: name some to see those whole."""
     if reveal is not None:
-        answers.print_json(_reveal(place, reveal, by))
+        answers.print_json(_reveal(place, reveal))
         return Exit.DONE
-    found = _read(place, lambda supervisor: supervisor.find_approvals(pending=not all, limit=None))
+    found = _read(place, lambda supervisor: find_all(supervisor, ids, place, pending=not all))
     if json:
         answers.print_json([approval_document(approval) for approval in found])
     elif found:
-        print_approvals(found)
+        if ids or len(found) <= MOST_WHOLE:
+            print_approvals(found)
+        else:
+            print_rows(found)
         if ways := answers.ways_to_decide(found, place.option):
             say_on_stderr(f"\n{ways}")
     else:
@@ -102,14 +99,15 @@ def approvals(
     return Exit.DONE
 
 
-def _reveal(place: AnyPlace, approval: str, by: str | None) -> Any:
-    place.check_by(by)
+def _reveal(place: PersonPlace, approval: str) -> Any:
+    import anyio
 
-    async def look(supervisor: Supervisor) -> Any:
-        found = await find_approval(supervisor, approval, place)
-        return await supervisor.reveal(found.id, by=place.name_of(by, supervisor), channel="command line")
+    async def look() -> Any:
+        async with place.act(None, wanted=("approval", approval)) as (supervisor, who):
+            found = await find_approval(supervisor, approval, place)
+            return await supervisor.reveal(found.id, by=who, channel="command line")
 
-    return _read(place, look, wanted=("approval", approval))
+    return anyio.run(look)
 
 
 def audit(
@@ -213,43 +211,6 @@ async def _found(supervisor: Supervisor, session: str, reading: Awaitable[T], pl
         raise not_found("session", session, known, place.option) from None
 
 
-async def find_approval(supervisor: Supervisor, given: str, place: AnyPlace) -> Approval:
-    """Return the approval with this id, or with this short id. Raises InvalidInput if several have it, NotFound if none
-    has; both name candidates."""
-    try:
-        return await supervisor.get_approval(given)
-    except NotFound:
-        pass
-    waiting = await supervisor.find_approvals(limit=None)
-    meant = with_short_id(given, [each.id for each in waiting])
-    everything = waiting if meant else await supervisor.find_approvals(pending=False, limit=None)
-    meant = meant or with_short_id(given, [each.id for each in everything])
-    found = [each for each in everything if each.id in meant]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InvalidInput("\n".join([f"{given} may be any of these:", *candidates(found)]))
-    raise await _unknown(supervisor, given, place)
-
-
-def candidates(found: Sequence[Approval]) -> list[str]:
-    """Return a line for each of the first approvals, with its short id."""
-    short = short_ids([each.id for each in found])
-    lines = [f"  {short[each.id]}  {headline(each)}: {summary(each)}" for each in found[:MOST_CANDIDATES]]
-    return lines + [f"  and {len(found) - MOST_CANDIDATES} more"] * (len(found) > MOST_CANDIDATES)
-
-
-async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> NotFound:
-    """Return the error for an id that no approval has. People often give a session's id instead."""
-    everything = await supervisor.find_approvals(pending=False, limit=None)
-    here = [other.id for other in everything if approval in (other.session, other.root_session)]
-    if here:
-        return NotFound(f"{approval} is a session, not an approval; it asked {', '.join(here)}")
-    error = not_found("approval", approval, [other.id for other in everything], place.option)
-    waiting = [other for other in everything if other.status == "pending"]
-    return NotFound("\n".join([str(error), *(["waiting:"] * bool(waiting)), *candidates(waiting)]))
-
-
 def _print_sessions(views: Sequence[SessionView]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -268,49 +229,6 @@ def _print_sessions(views: Sequence[SessionView]) -> None:
         began = Text(ago(view.created_at, now), style="dim")
         table.add_row(Text(view.id), Text(indent + visible(view.path[-1])), Text(status, style=_STYLES[tone]), began)
     answers.open_console().print(table)
-
-
-def print_approvals(found: Sequence[Approval]) -> None:
-    now = _now()
-    console = answers.open_console()
-    from rich.text import Text
-
-    short = short_ids([each.id for each in found])
-    for number, approval in enumerate(found):
-        text = Text("\n" if number else "")
-        is_pending = approval.status == "pending"
-        text.append(short[approval.id], style="bold yellow" if is_pending else "dim")
-        when = f"since {instant_text(approval.created_at, now)}, {ago(approval.created_at, now)}"
-        text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
-        text.append(f"  {headline(approval)}\n")
-        for fact in _facts(approval, now):
-            first, *more = fact.text.split("\n")
-            style = "dim" if fact.is_default else None
-            text.append(f"    {fact.label:<8} ", style="dim").append(f"│ {first}" if more else first, style)
-            for line in more:
-                text.append("\n" + " " * 13 + "│ ").append(line, style)
-            text.append("\n")
-        text.rstrip()
-        offered = grants(approval, "session") if is_pending else ()
-        for grant, ends in ((each, each.allowance) for each in offered if each.allowance is not None):
-            option = f"--uses {ends.uses}" if ends.uses else f"--for {ends.minutes}m"
-            text.append(f"\n    {grant.words[0].lower()}{grant.words[1:]:<20} {option}, for: ", style="dim")
-            text.append(grant.pattern.replace("\n", "\n" + " " * 13 + "│ "))
-        for n, grant in enumerate(each for each in offered if each.allowance is None):
-            label = "\n    further  --scope session|always, for exactly: " if not n else "\n             or --pattern: "
-            text.append(label, style="dim").append(grant.pattern.replace("\n", "\n" + " " * 13 + "│ "))
-        if is_pending and not approval.shown:
-            text.append("\n    no channel has shown it yet", style="dim")
-        console.print(text)
-
-
-def _facts(approval: Approval, now: datetime) -> list[Fact]:
-    """Return what is asked, where, for whom and until when; fewer facts of an approval that has ended. Its short id and
-    its age stand above them."""
-    told = [fact for fact in all_facts(approval, now) if fact.kind != "ours" or fact.name != "since"]
-    if approval.status == "pending":
-        return told
-    return [fact for fact in told if fact.is_needed or fact.is_id]
 
 
 def _print_story(view: SessionView, rows: Sequence[JournalEntry], children: list[SessionView], place: AnyPlace) -> None:

@@ -37,20 +37,28 @@ def dump(value: Any) -> Any:
 
 def read_model(raw: msgspec.Raw | bytes, type_: Any, what: str) -> Any:
     """Decode JSON as a type that may have models in it. Raises InvalidInput, as `from_json` does."""
+    parts = _cached(_parts, type_)
+    if parts is not None:
+        model, others = parts
+        type_ = model if others is None or bytes(raw)[:1] == b"{" else others
+    return from_json(raw, type_, what, hook=_load)
+
+
+@lru_cache(maxsize=256)
+def _parts(type_: Any) -> tuple[Any, Any] | None:
+    """Return the model in a union, and the union of the others, if any; None for a type that msgspec can read."""
     members = _members(type_)
     models = [each for each in members if _is_model(_origin(each))]
-    if len(members) > len(models) == 1:  # msgspec knows no union of a model and others
-        others = tuple(each for each in members if each is not models[0] and why_unreadable(each) is None)
-        type_ = models[0] if not others or bytes(raw)[:1] == b"{" else Union[others]  # noqa: UP007 # made of a tuple
-    return from_json(raw, type_, what, hook=_load)
+    if not len(members) > len(models) == 1:  # msgspec knows no union of a model and others
+        return None
+    others = tuple(each for each in members if each is not models[0] and why_unreadable(each) is None)
+    return models[0], Union[others] if others else None  # noqa: UP007 # made of a tuple
 
 
 def why_unreadable(type_: Any) -> str | None:
     """Return why no value of a type could be read back from JSON; None if it can, or if that is not known."""
-    try:
-        return _why(type_)
-    except TypeError:  # an annotation that cannot be hashed
-        return _why.__wrapped__(type_)
+    why: str | None = _cached(_why, type_)
+    return why
 
 
 @lru_cache(maxsize=256)
@@ -69,6 +77,13 @@ def _why(type_: Any) -> str | None:
     if len(models) > 1 or (models and any(map(_is_object, rest))):
         return f"of {type_} it cannot be told which one was written"
     return None
+
+
+def _cached(found: Any, type_: Any) -> Any:
+    try:
+        return found(type_)
+    except TypeError:  # an annotation that cannot be hashed
+        return found.__wrapped__(type_)
 
 
 def _members(type_: Any) -> tuple[Any, ...]:

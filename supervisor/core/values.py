@@ -26,7 +26,7 @@ ResultKind = Literal["ok", "error", "denied", "interrupted"]
 Policy = Literal["allow", "ask", "deny"]
 """What happens to a call: it runs, a person is asked, or it is denied."""
 ApprovalStatus = Literal["pending", "approved", "denied", "answered", "expired", "withdrawn"]
-EvidenceKind = Literal["text", "table", "diff"]
+EvidenceKind = Literal["text", "table", "diff", "claim"]
 Urgency = Literal["low", "normal", "high"]
 URGENCIES: Final[tuple[Urgency, ...]] = get_args(Urgency)
 """How soon people hear of an approval again, the lowest first."""
@@ -172,8 +172,9 @@ def code_of_evidence(digest: str, taken_at: datetime) -> str:
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the preview of a call has found out (A18). `digest`: of the arguments of which it was taken. `failure`: why
-    there is no text; people may decide all the same."""
+    """What the preview of a call has found out (A18), or, as a claim, what the agent says that the call would do.
+    `digest`: of the arguments of which it was taken. `failure`: why there is no text; people may decide all the
+    same."""
 
     digest: str
     taken_at: datetime

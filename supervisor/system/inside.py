@@ -106,6 +106,11 @@ class Inside:
         self._has_no_owner_above = False
         """Checked once: a process that runs a call owns its tree before the call begins."""
 
+    @property
+    def needs_owners(self) -> bool:
+        """Whether the next check looks at the owners of the store."""
+        return not self._has_no_owner_above
+
     def refuse(self, what: str) -> None:
         """Raise NotEntitled if this process belongs to a supervised call."""
         if not self._store.is_durable:

@@ -3,7 +3,8 @@
 Rules
 - They are read just before each call is asked for, and just before its effect. So a deny holds for what begins after it
   was read. On one machine it holds for what begins after it was added.
-- Each look asks the server whether something has changed. The history is read only if it has.
+- Each look asks the server whether something has changed. The history is read only if it has. Looks that wait for
+  another one share the next: it begins after all of them have come.
 - If the server does not answer, no call begins.
 - A change is a signal to the workflow that runs. One that was ended in Temporal takes none, so its history is final:
   the next reader begins the workflow again with the rules that it had.
@@ -54,6 +55,9 @@ class NamespaceRules:
         """The run and the length of the history that was read last."""
         self.standing = Standing([])
         """What held at the last look."""
+        self._looking = anyio.Lock()
+        self._begun = self._ended = 0
+        """The numbers of the look that began last, and of the one that last found what holds."""
 
     async def find(self) -> list[Rule]:
         """Return the rules, oldest first. Raises ServerUnavailable."""
@@ -134,6 +138,14 @@ class NamespaceRules:
 
     async def read(self) -> None:
         """Read what holds now into `standing`. Raises RPCError."""
+        came = self._begun
+        async with self._looking:
+            if self._ended <= came:  # else one that began later has read it
+                self._begun = number = self._begun + 1
+                await self._look()
+                self._ended = number
+
+    async def _look(self) -> None:
         handle = self._client.get_workflow_handle(RULES_ID)
         try:
             described = await handle.describe(rpc_timeout=SOON)

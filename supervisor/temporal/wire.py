@@ -6,9 +6,9 @@ Rules
 - The state of a tree is in its workflow. What people wait for is also in a search attribute and in the memo, which a
   client reads while no worker lives.
 - The id of a root session is the id of its workflow. `decision~APPROVAL` is the workflow with which former code has
-  claimed a decision, `card~APPROVAL~TARGET` the one that claims a card, `turn~SESSION~RUN` the one that claims the end
-  of a tree, and `refusal~RUN` the one that claims a tree which is refused. `courier~...` is one that tells a worker of
-  a cancel (worker/couriers.py).
+  claimed a decision, `card~APPROVAL~TARGET` the one that claims a card, `told~APPROVAL~TARGET~STEP` a message,
+  `turn~SESSION~RUN` the end of a tree, and `refusal~RUN` a tree which is refused. `diverged~RUN` tells what code asks
+  for that does not follow the history of a tree, and `courier~...` tells a worker of a cancel (worker/couriers.py).
 
 The module is longer than 400 lines because each process of a namespace must read all of these documents alike.
 """
@@ -117,12 +117,20 @@ def refusal_id(run: str) -> str:
     return f"refusal~{run}"
 
 
+def diverged_id(run: str) -> str:
+    return f"diverged~{run}"
+
+
 def turn_id(session: str, chain: str) -> str:
     return f"turn~{session}~{chain}"
 
 
 def card_id(approval: str, target: str) -> str:
     return f"card~{approval}~{target}"
+
+
+def told_id(approval: str, target: str, step: int) -> str:
+    return f"told~{approval}~{target}~{step}"
 
 
 Signal = Literal["decide", "command"]

@@ -160,9 +160,9 @@ class Processes:
             with suppress(OSError):  # it ended meanwhile, or belongs to another user: see the theory
                 self._folders.setdefault(_folder_of(pid), []).append(pid)
             with suppress(OSError):
-                for fd in (_PROC / str(pid) / "fd").iterdir():
+                for fd in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 # a path object for each would take most of the time
                     with suppress(OSError):  # this one was closed meanwhile; go on with the next one
-                        self._files.setdefault(_file_of(pid, fd.name), []).append((pid, fd.name))
+                        self._files.setdefault(_file_of(pid, fd), []).append((pid, fd))
 
 
 def find_holder(
@@ -207,9 +207,9 @@ def _name(pid: int) -> str:
 
 
 def _pids() -> Iterator[int]:
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            yield int(entry.name)
+    for name in os.listdir("/proc"):  # noqa: PTH208 # as above
+        if name.isdigit() and int(name) != os.getpid():
+            yield int(name)
 
 
 def _has_proc() -> bool:
@@ -217,12 +217,12 @@ def _has_proc() -> bool:
 
 
 def _file_of(pid: int, fd: str) -> tuple[int, int]:
-    found = (_PROC / str(pid) / "fd" / fd).stat()
+    found = os.stat(f"/proc/{pid}/fd/{fd}")  # noqa: PTH116 # as above
     return found.st_dev, found.st_ino
 
 
 def _folder_of(pid: int) -> str:
-    return str((_PROC / str(pid) / "cwd").readlink())
+    return os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 # as above
 
 
 def _is_for_writing(pid: int, fd: str) -> bool:

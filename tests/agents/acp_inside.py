@@ -99,13 +99,15 @@ class Inside:
     def say(self, text):
         self.update("agent_message_chunk", content={"type": "text", "text": text})
 
-    def ask(self, call="c1", command="rm x", options=OPTIONS, *, is_raw=True):
-        """Send a permission request; `answer` waits for its answer. Without raw input the title says the command."""
+    def ask(self, call="c1", command="rm x", options=OPTIONS, *, is_raw=True, **more):
+        """Send a permission request; `answer` waits for its answer. Without raw input the title says the command.
+        `more`: what else it says of its call."""
         number = f"ask{len(self._answers)}-{os.urandom(4).hex()}"
         self._answers[number] = found = []
         given = {"toolCallId": call, "title": command, "kind": "execute"}
         if is_raw:
             given |= {"title": "t", "rawInput": {"command": command}}
+        given |= more
         params = {"sessionId": "s1", "toolCall": given, "options": options}
         self.send(id=number, method="session/request_permission", params=params)
         return found

@@ -181,6 +181,7 @@ async def test_a_card_shows_the_raw_input_and_marks_the_words_of_the_agent(home)
     card = make_card(approval, datetime.now(UTC))
     shown = {(fact.kind, fact.name): fact.text for fact in card.facts}
     assert (shown["argument", "path"], shown["claim", TITLE]) == ("/a.py", "tidy up")
+    assert DIFF not in approval.arguments
     assert "-one" in shown["claim", DIFF]
     assert "+two" in shown["claim", DIFF]
     assert (approval.claims, approval.editable) == (CLAIMS, False)

@@ -74,7 +74,7 @@ def test_a_grant_is_shown_with_its_pattern():
     assert [choice.key for choice in make_card(approval, NOW).choices] == ["a", "s w", "e", "d"]
     assert [choice.key for choice in make_card(approval, NOW, edited={}).choices] == ["a", "e", "d"]
     lines = card_lines(make_card(approval, NOW), {"approve": "yes", "wider": "more"})
-    assert all(f"│ {pattern}\n" in lines for pattern in PATTERNS)
+    assert all(f"    │ {pattern}\n" in f"{lines}\n" for pattern in PATTERNS)
 
 
 def test_a_pattern_of_several_lines_cannot_imitate_what_stands_around_it():

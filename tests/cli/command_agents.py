@@ -7,6 +7,7 @@ import sys
 import anyio
 
 from supervisor import Context, QuestionUnanswered, StepContext, Usage, agent, tool
+from supervisor.tools import shell
 
 
 @tool
@@ -22,6 +23,11 @@ async def fix(name: str) -> str:
 @agent
 async def fixing(ctx: Context, name: str) -> str:
     return (await ctx.call(fix, name)).content
+
+
+@agent
+async def running(ctx: Context, command: str) -> str:
+    return (await ctx.call(shell, command)).content
 
 
 @tool(policy="allow")
@@ -164,3 +170,13 @@ async def spending(ctx: Context, requests: int) -> int:
         async with ctx.model_call():
             await ctx.step(ask_model, number)
     return requests
+
+
+@tool(preview=lambda name: f"removes {name}")
+async def remove(name: str) -> str:
+    return f"removed {name}"
+
+
+@agent
+async def removing(ctx: Context, name: str) -> str:
+    return (await ctx.call(remove, name)).content

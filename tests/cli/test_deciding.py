@@ -9,7 +9,7 @@ import pytest
 
 from supervisor import Approve, Context, agent, open_supervisor, tool
 from supervisor.cli import deciding
-from supervisor.cli.options import AnyPlace
+from supervisor.cli.options import PersonPlace
 from supervisor.core.marker import CALL_MARKER
 
 AGENTS = Path(__file__).with_name("command_agents.py")
@@ -47,6 +47,20 @@ def test_a_short_id_is_one_approval_or_names_the_candidates(supervisor):
         assert (refused.code, first[16:24] in refused.err, second[16:24] in refused.err) == (5, True, True), wrong
     assert supervisor("deny", first[16:24], "--json").json["approval"] == first
     assert supervisor("approve", second[:30].upper(), "--json").json["approval"] == second
+
+
+def test_many_are_listed_in_a_line_each_and_those_that_are_named_whole(supervisor):
+    """A person at three in the morning finds one of forty; its page-long card is one command away."""
+    ids = supervisor.ask("w", "x", "y", "z", session="s")
+    listed = supervisor("approvals")
+    assert [line.split()[:2] for line in listed.out.splitlines()] == [
+        ["asking", "[s]:"],
+        *([each[16:24], "note:"] for each in ids),
+    ]
+    whole = supervisor("approvals", ids[2][16:24], ids[0]).out
+    assert [each for each in ids if each in whole] == [ids[0], ids[2]]
+    assert [line.split()[-1] for line in whole.splitlines() if '"name"' in line and "longer" not in line] == ["y", "w"]
+    assert (supervisor("approvals", ids[0][16:20]).code, supervisor("approvals", "--all").out.count("note:")) == (5, 4)
 
 
 def test_edited_arguments_replace_all_of_the_call(supervisor):
@@ -128,7 +142,7 @@ def test_cancel_spares_a_turn_that_begins_meanwhile(tmp_path, capsys):
             async with run.watch_approvals() as watch:
                 await anext(watch)
 
-    class Late(AnyPlace):
+    class Late(PersonPlace):
         @asynccontextmanager
         async def open(self, **options):
             async with super().open(**options) as here:

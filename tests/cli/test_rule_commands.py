@@ -1,6 +1,7 @@
 """rules, rules allow, ask, deny, revoke, and approve --scope: standing decisions, and never a call's own (A7, A4)."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_an_allowance_is_given_and_listed_with_what_is_left(supervisor):
     """A19: by --uses or --for, of the session if no scope is given. What is offered first is listed first."""
     (approval,) = supervisor.ask("it")
     listed = supervisor("approvals").out
-    assert -1 < listed.find("--uses 10") < listed.find("--for 15m") < listed.find("--scope session|always")
+    assert -1 < listed.find("--uses 10 or --for 15m, for: ") < listed.find("--scope session|always, for: ")
     for wrong in (("--uses", "0"), ("--for", "soon"), ("--uses", "2", "--edit", "{}")):
         assert supervisor("approve", approval, *wrong).code == 2
     told = supervisor("approve", approval, "--uses", "2", "--for", "1h", "--by", "ana")
@@ -68,6 +69,36 @@ def test_an_allowance_is_given_and_listed_with_what_is_left(supervisor):
     assert supervisor("rules", "allow", "note", IT, "--uses", "0").code == 2
     assert [rule["uses"] for rule in supervisor("rules", "--json").json] == [2, 3]
     assert "for 2 calls until" in supervisor("audit").out or ", for 2 calls, until" in supervisor("audit").out
+
+
+@pytest.mark.parametrize(
+    ("option", "granted"),
+    [
+        (("--uses", "10"), ["npm run check *", "mix test *"]),
+        (("--for", "15m"), ["npm run check *", "mix test *"]),
+        (("--scope", "session", "--pattern", "2"), ["npm run check *", "mix test *"]),
+        (("--scope", "always"), ["npm run check a && mix test b"]),
+    ],
+)
+def test_an_option_grants_the_pattern_that_is_listed_for_it(supervisor, option, granted):
+    """What a person reads is what holds, also of patterns that nobody would type."""
+    command = "npm run check a && mix test b"
+    started = supervisor("run", f"{AGENTS}:running", command, "--session", "s")
+    (asked,) = supervisor("approvals", "--json").json
+    offered = [
+        re.split(r" {2,}longer +", line)[-1] for line in supervisor("approvals").out.split("\n") if "longer" in line
+    ]
+    assert [each.partition(", for:")[0] for each in offered] == [
+        "--uses 10 or --for 15m",
+        "--scope session|always",
+        "--scope session|always --pattern 2",
+    ]
+    assert started.err.count("    │ mix test *") == 2  # once for the allowances, and once for the scopes
+    assert supervisor("approve", asked["id"], "--scope", "session", "--pattern", "3").code == 2
+    assert supervisor("approve", asked["id"], *option).code == 0
+    assert [
+        rule["pattern"].removeprefix(f"in {asked['cwd']}: ") for rule in supervisor("rules", "--json").json
+    ] == granted
 
 
 def test_a_decision_with_scope_makes_a_rule_out_of_its_approval(supervisor):

@@ -11,6 +11,7 @@ from supervisor.core.text.masks import (
     _CREDENTIALS,
     _TOKENS,
     REMEMBERED_CHARACTERS,
+    SHORTEST_CHARACTERS,
     _has_mark,
     hide,
     hides,
@@ -134,6 +135,13 @@ def test_a_text_with_addresses_alone_is_masked_as_any_other(text):
 def test_the_quick_look_finds_the_words_before_a_token_in_any_case(word, more):
     """In a text of other letters, too."""
     assert may_hide(f"{more} {word} abcdef012345")
+
+
+def test_no_credential_is_shorter_than_what_is_looked_at():
+    """Most texts are short, and are not searched at all."""
+    widths = {token: re._parser.parse(token).getwidth()[0] for token in _TOKENS}
+    assert min(widths.values()) == SHORTEST_CHARACTERS
+    assert may_hide("xapp-" + "1" * 10)
 
 
 @pytest.mark.parametrize("begin", ["", "redis://:hunter2@db/0 "])

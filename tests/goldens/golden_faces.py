@@ -282,11 +282,14 @@ class _Reader(HTMLParser):
 
 
 def on_command_line(rows: Rows) -> str:
-    """Return what `supervisor approvals` lists."""
+    """Return what `supervisor approvals` lists, and what it shows of each that is named."""
     said = io.StringIO()
     with TemporaryDirectory() as folder, redirect_stdout(said), redirect_stderr(io.StringIO()):
         file = Path(folder) / "state.db"
         stored(rows, SqliteStore(file))
+        ids = [asked for row in rows if (asked := getattr(row.event, "approval", None))]
         assert main(["approvals", "--store", str(file)]) == 0
+        said.write("\n")
+        assert main(["approvals", *dict.fromkeys(ids), "--store", str(file)]) == 0
     found = re.split(r"\n(?=[a-z2-7]{8,42}  since )", without_ages(said.getvalue()))
     return "\n".join(map(exact, found)) + "\n"

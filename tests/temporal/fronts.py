@@ -1,4 +1,5 @@
-"""What may stand before a Temporal server: TLS, a server that knows keys, and a network that loses an answer.
+"""What may stand before a Temporal server: TLS, a server that knows keys, and a network that loses an answer; and an
+error of its own.
 
 All of them run in this process, on loopback.
 """
@@ -18,6 +19,8 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
 from hpack import Decoder
+from temporalio.api.common.v1 import GrpcStatus
+from temporalio.service import RPCError, RPCStatusCode
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS = 0, 1
@@ -108,6 +111,14 @@ async def refusing_front(status: int, seen: list[dict[str, str]]) -> AsyncIterat
         tasks.start_soon(listener.serve, serve)
         yield f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
         tasks.cancel_scope.cancel()
+
+
+def missing(message: str, failure) -> RPCError:
+    """Return the error of a server that has not found something."""
+    status = GrpcStatus(code=RPCStatusCode.NOT_FOUND, message=message)
+    if failure is not None:
+        status.details.add().Pack(failure)
+    return RPCError(message, RPCStatusCode.NOT_FOUND, status.SerializeToString())
 
 
 class LosingFront:

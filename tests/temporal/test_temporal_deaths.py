@@ -5,11 +5,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-import anyio
 import pytest
-
-from supervisor import Approve
-from supervisor.temporal import open_temporal
 
 QUICK = "--lost-after", "2"
 RULES = Path(__file__).with_name("rule_agents.py")
@@ -98,27 +94,6 @@ def test_a_decision_for_always_makes_its_rule_whenever_the_worker_dies(cluster, 
     assert cluster.outcome("p")["value"] == ["ok", "ok"]
     assert [(rule["kind"], rule["session"]) for rule in cluster.read("rules")] == [("allow", None)]
     assert cluster.effects() == ["pressed red"] * 2
-
-
-def test_two_workers_share_the_work_and_one_dies(cluster):
-    """The sessions of both go on, and each effect happens once."""
-    workers = [cluster.worker(*QUICK), cluster.worker(*QUICK)]
-    given = {f"j{number}": [[f"/srv/{number}"]] for number in range(4)}
-
-    async def follow() -> list[str]:
-        async with open_temporal(cluster.url) as supervisor:
-            runs = [await supervisor.start("janitor", *args, session=name) for name, args in given.items()]
-            while len(waiting := await supervisor.find_approvals()) < 4:
-                await anyio.sleep(0.1)
-            workers[0].kill()
-            async with anyio.create_task_group() as tasks:
-                for each in waiting:
-                    tasks.start_soon(supervisor.decide, each.id, Approve(by="ana"))
-            return [(await run.outcome()).kind for run in runs]
-
-    assert anyio.run(follow) == ["succeeded"] * 4
-    removed = [each for each in cluster.effects() if each.startswith("removed")]
-    assert sorted(removed) == [f"removed /srv/{number}" for number in range(4)]
 
 
 OTHER_CODE = """

@@ -137,30 +137,27 @@ async def test_of_two_decisions_without_a_worker_the_first_counts_and_the_second
 
 
 async def test_a_decision_counts_if_it_was_made_in_time_and_comes_before_the_timer(enter):
-    """Also if no worker lives when both come. One that was made too late does not count, though it comes before."""
+    """Also if no worker lives when both come, and at the very instant. One that was made too late does not count,
+    though it comes before."""
     enter(replaced(decisions, "SOON_ENOUGH", 0.2))
     url = await namespace()
     async with open_temporal(url) as supervisor:
         async with working(url, [hurried]):
             found = {}
-            for session in ("early", "late"):
+            for session in ("early", "exact", "late"):
                 await supervisor.start(hurried, 4.0, session=session)
-            for session in ("early", "late"):
+            for session in ("early", "exact", "late"):
                 found[session] = await asked(supervisor, session)
-        handle = supervisor.trees.client.get_workflow_handle("late")
-        at = found["late"].expires_at + timedelta(seconds=1)
-        late = DecisionRequest(
-            id="x",
-            approval=found["late"].id,
-            root="late",
-            at=at.isoformat(),
-            **decision_fields(Answer(by="eve", value="l")),
-        )
-        await handle.signal("decide", to_wire(late))
+        for session, after in (("exact", 0.0), ("late", 1e-6)):
+            at = found[session].expires_at + timedelta(seconds=after)
+            given = decision_fields(Answer(by="eve", value="x"))
+            request = DecisionRequest(id="x", approval=found[session].id, root=session, at=at.isoformat(), **given)
+            await supervisor.trees.client.get_workflow_handle(session).signal("decide", to_wire(request))
         assert (await supervisor.decide(found["early"].id, Answer(by="ana", value="e"))).kind == "recorded"
         await anyio.sleep((found["late"].expires_at - datetime.now(UTC)).total_seconds() + 0.3)
         async with working(url, [hurried]):
             assert await (await supervisor.get_run("early")).result() == "e"
+            assert await (await supervisor.get_run("exact")).result() == "x"
             assert await (await supervisor.get_run("late")).result() == "expired"
 
 

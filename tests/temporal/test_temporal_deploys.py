@@ -3,6 +3,7 @@
 The workers of a test run in its process, one after the other, with the code that is deployed then.
 """
 
+import re
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -11,16 +12,19 @@ from typing import Any
 import anyio
 import pytest
 from clusters import histories
+from fronts import missing
 from temporal_server import namespace, working
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.errordetails.v1 import NotFoundFailure
 from temporalio.api.history.v1 import History, HistoryEvent
+from temporalio.converter import DataConverter
 
 from supervisor import Answer, Approve, Context, InvalidInput, RunBlocked, agent, tool
 from supervisor.events import RunBlocked as Blocked, RunUnblocked as Unblocked
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import starting
-from supervisor.temporal.mirror.stuck import FAILED_TASKS, find_block
-from supervisor.temporal.wire import Start
+from supervisor.temporal.mirror.stuck import FAILED_TASKS, block_of, find_block
+from supervisor.temporal.wire import MEMO, Start
 from supervisor.testing import replaced
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -137,8 +141,8 @@ async def test_a_run_without_versions_and_patches_costs_no_marker(deployed):
 
 
 async def test_a_session_that_code_cannot_follow_is_blocked_until_code_does(deployed):
-    """Each client, and the run that it waits for, says what its history asks for, and what the code did: its kind,
-    since a call that asks begins with what people are shown."""
+    """Each client, and the run that it waits for, says what its history asks for, and what the code did, as on one
+    machine (R1)."""
     url, spec = await namespace(), deployed(before, **CREW)
     async with open_temporal(url) as supervisor, open_temporal(url) as other:
         async with working(url, [spec]):
@@ -151,8 +155,8 @@ async def test_a_session_that_code_cannot_follow_is_blocked_until_code_does(depl
                 assert view.status == "blocked"
                 assert view.blocked is not None
                 assert view.blocked.held == "step note"
-                assert "another call that a person decides" in view.blocked.cause
-            with pytest.raises(RunBlocked, match="another call that a person decides"):
+                assert view.blocked.cause == f"the agent asked for {SHIPPED} instead"
+            with pytest.raises(RunBlocked, match=re.escape(SHIPPED)):
                 await run.outcome()
         async with working(url, [deployed(before, **CREW)]):
             with suppress(RunBlocked):  # until its task is tried again
@@ -162,6 +166,9 @@ async def test_a_session_that_code_cannot_follow_is_blocked_until_code_does(depl
             assert (view.status, view.outcome["value"]) == ("completed", "1 Rome")
             kinds = [type(each.event) for each in await supervisor.find_entries("c")]
             assert [each for each in kinds if each in (Blocked, Unblocked)] == [Blocked, Unblocked]
+
+
+SHIPPED = 'call ship {"first":"a","second":"b"}'
 
 
 async def shipping(ctx: Context) -> str:
@@ -205,6 +212,38 @@ async def test_a_task_that_fails_again_and_again_blocks_its_tree(kind):
         found.append(await find_block(client, SimpleNamespace(id="c", run_id="r", raw_description=raw)))
     assert found[:FAILED_TASKS] == [None] * FAILED_TASKS
     assert "3 times or more" in found[FAILED_TASKS].cause
+
+
+async def test_a_block_names_the_question_that_was_shown_and_the_call_that_was_asked_for_instead():
+    """Temporal's text names neither. If the worker has died that ran the code, its kind is told."""
+    converter = DataConverter()
+    memo = {"pending": [{"kind": "question", "question": "Where?"}], "left_out": []}
+    (payload,) = await converter.encode([memo])
+    event = HistoryEvent(event_id=5)
+    event.workflow_properties_modified_event_attributes.upserted_memo.fields[MEMO].CopyFrom(payload)
+
+    async def told() -> Any:
+        return {"asked": {"call:ship:#1": SHIPPED}}
+
+    def client(*, is_told: bool) -> Any:
+        class Handle:
+            def __init__(self, named: str, run_id: str | None = None) -> None:
+                self.named = named
+
+            async def describe(self, **_: Any) -> Any:
+                if self.named == "diverged~r" and not is_told:
+                    raise missing("", NotFoundFailure())
+                return SimpleNamespace(run_id="r", memo=told)
+
+            async def fetch_history_events(self) -> Any:
+                yield event
+
+        return SimpleNamespace(data_converter=converter, get_workflow_handle=Handle)
+
+    text = "Nondeterminism error: ModifyWorkflowProperties machine does not handle this event: HistoryEvent(id: 5, x)"
+    for is_told, asked in ((True, SHIPPED), (False, "a question, or another call that a person decides")):
+        block = await block_of(client(is_told=is_told), "c", None, text)
+        assert (block.held, block.cause) == ('ask "Where?"', f"the agent asked for {asked} instead")
 
 
 BEFORE = """

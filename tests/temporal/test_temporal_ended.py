@@ -63,7 +63,11 @@ async def client_of(url: str) -> Client:
 
 
 async def terminate(url: str, session: str) -> None:
-    await (await client_of(url)).get_workflow_handle(session).terminate(reason="by hand")
+    """Terminate it, and wait until the server lists it so: that comes a little later."""
+    client = await client_of(url)
+    await client.get_workflow_handle(session).terminate(reason="by hand")
+    while not (await client.count_workflows(f"WorkflowId = '{session}' AND ExecutionStatus = 'Terminated'")).count:
+        await anyio.sleep(0.02)
 
 
 @asynccontextmanager

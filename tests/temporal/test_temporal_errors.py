@@ -5,8 +5,8 @@ import gc
 
 import anyio
 import pytest
+from fronts import missing
 from temporal_server import namespace
-from temporalio.api.common.v1 import GrpcStatus
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure, WorkflowNotReadyFailure
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -43,14 +43,6 @@ def test_an_error_of_the_server_becomes_one_of_ours(status, message, expected, m
     assert type(caught.value) is expected
     if expected is ServerUnavailable:
         assert caught.value.maybe_done is maybe_done
-
-
-def missing(message: str, failure) -> RPCError:
-    """Return the error of a server that has not found something."""
-    status = GrpcStatus(code=RPCStatusCode.NOT_FOUND, message=message)
-    if failure is not None:
-        status.details.add().Pack(failure)
-    return RPCError(message, RPCStatusCode.NOT_FOUND, status.SerializeToString())
 
 
 @pytest.mark.parametrize(

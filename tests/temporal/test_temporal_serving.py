@@ -8,6 +8,7 @@ import anyio
 import fake_slack
 import pytest
 from clusters import Cluster
+from msgspec.structs import replace
 from serving_processes import EVE, Served, cards, has_buttons
 from temporal_server import Server, namespace, working
 
@@ -207,6 +208,36 @@ async def test_a_card_that_was_claimed_and_not_posted_is_taken_over(enter):
         assert datetime.now(UTC) - left.begun_at > timedelta(seconds=1)
         await second.note(approval, e.CardPosted(at=datetime.now(UTC), approval=approval.id, channel="chat", card="42"))
         assert (await third.claim(approval, begun)).card == "42"
+
+
+@pytest.mark.anyio
+async def test_a_step_is_told_by_one_server_and_after_its_death_by_another_one(enter):
+    """Every server lets the steps come. Who has begun sends it; if it says nothing more, the next one does; what was
+    sent is sent by none. A message is no card: no server looks for it at its start."""
+    async with claimed(enter) as ((approval, *others), _, one), open_more(one) as two, open_more(one) as three:
+        due, where = datetime.now(UTC), {"channel": "chat", "place": "c", "is_notice": False}
+        came = [replace(each, step=1, reminded_at=due) for each in (approval, *others)]
+        first, second, third = map(_cards, (one, two, three))
+        lasts = timedelta(seconds=1)
+        assert await first.begin_to_tell(came, where, lasts) == [None] * 12
+        assert await first.begin_to_tell(came, where, lasts) == [None] * 12, "its message has failed"
+        waits = await second.begin_to_tell(came, where, lasts)
+        assert {type(each) for each in waits} == {e.ReminderBegun}
+        await first.note(came[0], e.ReminderSent(at=due, approval=approval.id, due=due, **where))
+        await anyio.sleep(1.1)
+        sent, *mine = await second.begin_to_tell(came, where, lasts)
+        assert isinstance(sent, e.ReminderSent)
+        assert mine == [None] * 11
+        sent, *waits = await third.begin_to_tell(came, where, lasts)
+        assert isinstance(sent, e.ReminderSent)
+        assert {type(each) for each in waits} == {e.ReminderBegun}
+        again = replace(came[0], step=2)
+        assert await third.begin_to_tell([again], where, lasts) == [None]
+
+
+def open_more(supervisor):
+    """Open the namespace again, as another server does."""
+    return open_temporal(str(supervisor.trees.named))
 
 
 @pytest.mark.anyio

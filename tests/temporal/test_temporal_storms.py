@@ -79,6 +79,8 @@ class Storm:
         self.cluster, self.code, self.most = cluster, code, most
         self.kills, self.decided, self.is_over = 0, Counter(), anyio.Event()
         self.random = Random(most)
+
+    def begin(self) -> None:
         self.workers = [self._worker() for _ in range(2)]
 
     def _worker(self):
@@ -129,20 +131,51 @@ class Storm:
             return [await (await supervisor.get_run(f"s{number}")).outcome() for number in range(trees)]
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("trees", [2, 100])
-def test_a_storm_of_kills_and_a_deploy_repeat_no_effect_and_lose_none(cluster, tmp_path, trees):
-    """A call whose worker dies in it is interrupted: it may have had its effect, and never has it twice."""
-    code = tmp_path / "stormy_agents.py"
-    code.write_text(CODE.format(deployed=""))
-    storm = Storm(cluster, code, most=2 * trees)
+class Gust(Storm):
+    """A storm whose kills follow effects: one worker dies at the first, and both at the second, for a deploy."""
+
+    async def kill(self) -> None:
+        for begun, victims in (("first", [0]), ("second", [0, 1])):
+            while not any(each.startswith(begun) for each in self.cluster.effects()):
+                await anyio.sleep(0.02)
+            for each in victims:
+                os.kill(self.workers[each].pid, signal.SIGKILL)
+            self.kills += len(victims)
+            if begun == "second":
+                self.code.write_text(CODE.format(deployed=DEPLOYED))
+            for each in victims:
+                await anyio.to_thread.run_sync(self._replace, each)
+
+
+def ride(storm: Storm, trees: int) -> list[tuple[str, str]]:
+    """Ride a storm out, and return the calls that were made, with their kinds. A call whose worker dies in it is
+    interrupted: it may have had its effect, and never has it twice."""
+    storm.code.write_text(CODE.format(deployed=""))
+    storm.begin()
     outcomes = anyio.run(storm.ride_out, trees)
-    effects, made = Counter(cluster.effects()), [tuple(each) for outcome in outcomes for each in outcome.value or ()]
+    effects = Counter(storm.cluster.effects())
+    made = [tuple(each) for outcome in outcomes for each in outcome.value or ()]
     print(storm.kills, "kills;", dict(storm.decided), Counter(kind for _, kind in made), effects.total(), "effects")
     assert [each for each in outcomes if each.kind != "succeeded"] == []
     assert {name: count for name, count in effects.items() if count > 1} == {}
     assert [name for name, kind in made if kind == "ok" and name not in effects] == []
     assert {kind for _, kind in made} <= {"ok", "interrupted"}
     assert set(effects) <= {name for name, _ in made}
-    assert storm.kills >= min(trees // 2, 10)
-    assert trees == 2 or any(name.startswith("new") for name, _ in made)  # two trees may end before the deploy
+    return made
+
+
+def test_kills_of_two_workers_and_a_deploy_repeat_no_effect_and_lose_none(cluster, tmp_path):
+    """Two sessions, which both workers share: each goes on with what is left, and takes the new path of the code."""
+    storm = Gust(cluster, tmp_path / "stormy_agents.py", most=3)
+    made = ride(storm, 2)
+    assert storm.kills == 3
+    assert any(name.startswith("new") for name, _ in made)
+
+
+@pytest.mark.soak
+def test_a_storm_of_kills_and_a_deploy_repeats_no_effect_and_loses_none(cluster, tmp_path):
+    """A hundred sessions, and kills at random moments."""
+    storm = Storm(cluster, tmp_path / "stormy_agents.py", most=200)
+    made = ride(storm, 100)
+    assert storm.kills >= 10
+    assert any(name.startswith("new") for name, _ in made)

@@ -85,10 +85,10 @@ async def test_events_whose_task_is_only_scheduled_are_refused():
 
 async def test_a_query_that_was_refused_is_asked_again(enter):
     """The client that has asked sees nothing of it."""
-    asked = list[str]()
+    asked, has_ended = list[str](), list[str]()
 
     def refuse_twice(activate, tasks, usual, given):
-        if any(job.WhichOneof("variant") == "query_workflow" for job in given.jobs):
+        if has_ended and any(job.WhichOneof("variant") == "query_workflow" for job in given.jobs):
             asked.append(given.run_id)
             if len(asked) < 3:
                 return unstarted.refuse(given)
@@ -98,7 +98,6 @@ async def test_a_query_that_was_refused_is_asked_again(enter):
     url = await namespace()
     async with working(url, [napping]), open_temporal(url) as supervisor:
         run = await supervisor.start(napping, session="n")
-        assert await run.result() == "awake"
-        asked.clear()
+        has_ended.append(await run.result())
         assert Entries.decompressed(await supervisor.mirror.namespace.query("n", "entries", 0, bytes)).rows
     assert len(asked) == 3

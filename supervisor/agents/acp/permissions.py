@@ -6,6 +6,8 @@ rest are the agent's own words, so they are claims: a card shows and marks them,
 Rules
 - The call is named AGENT.KIND. Its arguments are the fields of the raw input, followed by the claims. A claim whose
   name the raw input has gets another one, so no field of the raw input replaces a claim or is taken for one.
+- The diffs of a call with raw input are evidence of the kind claim, next to the call. They are shown as the agent's
+  words, and no card is whole without them.
 - Texts of the request are the agent's words to the person who decides: a reason, or a plan. They are no argument.
   Without raw input they are claims, since a person decides about them.
 - The kind is a claim, too: a rule that allows needs a pattern, and one that denies by a pattern counts for each kind.
@@ -91,6 +93,8 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
     program: str | None = None
     because: str = ""
     """What the agent says to the person who decides: the texts of the request. They are no part of the call."""
+    diff: str = ""
+    """What the agent says that the call changes, if it has raw input. That is no part of the call either."""
     form: dict[str, Any] | None = None
     """The form of a question; None for a permission."""
     seen: str = ""
@@ -126,6 +130,7 @@ def read(
     given = None if given in (None, {}, [], "") else given
     seen = seen_of(told) if given is None else ""
     because = "" if seen else _texts(told.get("content"))
+    diff = None if given is None else _diffs(told.get("content"))
     return Permission(
         call=told["toolCallId"],
         tool=f"{agent}.{kind if kind in KINDS else 'other'}",
@@ -134,6 +139,7 @@ def read(
         | arguments_of(given, told)
         | (_all_of(told, seen) if seen else {}),
         because=because,
+        diff="" if diff is None else printable_text(_cut(diff)),
         program=program,
         seen=seen,
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
@@ -143,7 +149,8 @@ def read(
 def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of the call. `told`: all that the agent has said of it."""
     fields, named = _fields(given), names_of_claims(_fields(given), CLAIMS)
-    claims = {TITLE: told.get("title"), DIFF: _diffs(told.get("content")), PLACES: _places(told.get("locations"))}
+    diff = _diffs(told.get("content")) if given is None else None
+    claims = {TITLE: told.get("title"), DIFF: diff, PLACES: _places(told.get("locations"))}
     said = {named[name]: text for name, text in claims.items() if isinstance(text, str)}
     return {**fields, **(said if given is None else {name: _cut(text) for name, text in said.items()})}
 

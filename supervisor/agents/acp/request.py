@@ -63,6 +63,7 @@ def asked_for(number: int, permission: Permission) -> Asked:
         given=permission.given,
         arguments=permission.called_with,
         because=permission.because,
+        diff=permission.diff,
         form=permission.form,
         ids=permission.ids,
         seen=permission.seen,

@@ -288,6 +288,7 @@ class Requests:
         )
         called.is_ready = self._readiness(request)
         called.asks_model = True
+        called.claimed = asked.diff
         return await here.call(called, asked.arguments, because=asked.because)
 
     async def _fill_in(self, request: Request, form: Mapping[str, Any], here: Operations) -> ToolResult[Any]:

@@ -30,6 +30,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choice: str | None = None
     because: str = ""
     """The agent's words to the person who decides, besides its claims."""
+    diff: str = ""
+    """Its diffs, which are evidence. Those of a request that a former version has saved are among its arguments."""
     seen: str = ""
     """The digest of what a person saw of a request without raw input: see Permission.seen."""
     form: dict[str, Any] | None = None

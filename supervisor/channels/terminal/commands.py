@@ -24,7 +24,7 @@ def card_commands(approval: Approval, store: str | None) -> dict[str, Any]:
         "approve": f"supervisor approve {approval.id}{end}",
         "edit": f"supervisor approve {approval.id} --edit JSON{end}",
         "deny": f"supervisor deny {approval.id} --reason TEXT{end}",
-        "wider": f"supervisor approve {approval.id} --scope session|always{end}",
+        "wider": f"supervisor approve {approval.id} OPTION{end}",
     }
 
 

@@ -31,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 
 from supervisor.channels.web.endpoints import Call, Endpoint
 from supervisor.channels.web.problems import Problem
-from supervisor.channels.web.schemas import ApprovalDocument, EventDocument, InboxQuery, StreamQuery
+from supervisor.channels.web.schemas import ApprovalDocument, Change, EventDocument, InboxQuery, StreamQuery
 from supervisor.core.documents import event_document
 from supervisor.core.errors import CursorUnknown, InvalidInput
 from supervisor.core.events import RunFinished
@@ -153,6 +153,9 @@ async def inbox_events(call: Call) -> Response:
         approval = await anext(watch, None)
         if approval is None:
             return None
+        if query.brief:
+            change = {name: getattr(approval, name) for name in Change.__struct_fields__}
+            return "approval", watch.cursor, msgspec.json.encode(Change(**change))
         call.show(approval)
         return "approval", watch.cursor, call.site.encoded.json_of(approval)
 

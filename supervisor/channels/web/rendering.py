@@ -9,6 +9,7 @@ Rules
 """
 
 import hashlib
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
@@ -36,6 +37,8 @@ HEADERS: Final = {"content-security-policy": POLICY, "referrer-policy": "same-or
 
 MOST_CHARACTERS: Final = 20_000
 """Of one text of a session; the journal has all of it."""
+PIECE_CHARACTERS: Final = 12_000
+"""Of a long page that is sent as it is drawn: about a screen of it."""
 ASSETS: Final = ("inbox.css", "inbox.js", "icon.svg")
 MEDIA_TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 
@@ -142,3 +145,15 @@ def environment() -> jinja2.Environment:
 def render(template: str, now: datetime, **model: Any) -> str:
     """Return a page. `now`: the instant from which its ages are counted; times are shown in its time zone."""
     return environment().get_template(template).render(now=now, **model)
+
+
+def pieces(template: str, now: datetime, **model: Any) -> Iterator[str]:
+    """Yield a page in pieces of at least PIECE_CHARACTERS, each as soon as it is drawn."""
+    drawn, length = list[str](), 0
+    for text in environment().get_template(template).generate(now=now, **model):
+        drawn.append(text)
+        length += len(text)
+        if length >= PIECE_CHARACTERS:
+            yield "".join(drawn)
+            drawn, length = [], 0
+    yield "".join(drawn)

@@ -27,6 +27,7 @@ from supervisor.core.values import (
     Approval,
     DecisionResult,
     Fork,
+    HushedBy,
     JobView,
     LaterCall,
     Message,
@@ -318,11 +319,23 @@ class ActivityQuery(RequestFields, frozen=True, kw_only=True):
 
 class InboxQuery(RequestFields, frozen=True, kw_only=True):
     """`after`: like the header Last-Event-ID, for clients that cannot set it on their first request. `session` and
-    `run`: only approvals of this run; an event `end` follows when the run has ended."""
+    `run`: only approvals of this run; an event `end` follows when the run has ended. `brief`: an event has only `id`,
+    `status`, `digest`, `votes` and `acknowledged`; it shows nothing of what would run."""
 
     after: Cursor | None = None
     session: str | None = None
     run: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    brief: bool = False
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client that has an approval has to know of its change: whether to read it again."""
+
+    id: str
+    status: str
+    digest: str
+    votes: tuple[Vote, ...]
+    acknowledged: HushedBy | None
 
 
 class StreamQuery(RequestFields, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.channels.wording.form_words import fields_of, has_form, outline
-from supervisor.channels.wording.granting import HOW_LONG, Grant, grants, where_rule_holds
+from supervisor.channels.wording.granting import HOW_LONG, Grant, grants, longer_ways, where_rule_holds
 from supervisor.channels.wording.lengths import DrawnFact, length
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.approvals.facts import Fact, call_line, content_shown, facts_of, instant_text, question_line
@@ -238,10 +238,10 @@ def card_lines(card: Card, commands: dict[str, str]) -> str:
             effect = effect if choice.word == "edit" else choice.effect
             lines += [f"  to {choice.word}: {commands[choice.word]}", *([f"    ({effect})"] if effect else [])]
     if card.wider and "wider" in commands:
-        lines.append(f"  to allow it for longer (the first pattern, or another by --pattern): {commands['wider']}")
-        for grant in card.wider:
-            lines += [f"    {GUTTER}{line}" for line in grant.pattern.split("\n")]
-            lines.append(f"    ({grant.covers})")
+        lines.append(f"  to allow it for longer: {commands['wider']}, where OPTION is")
+        for way in longer_ways(card.wider):
+            lines.append(f"    {' or '.join(way.options)}, which allows {way.covers}:")
+            lines += [f"    {GUTTER}{line}" for line in way.pattern.split("\n")]
     return "\n".join(lines)
 
 

@@ -8,17 +8,18 @@ Rules
 - Pure.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from supervisor.core.approvals.facts import instant_text
 from supervisor.core.calls.edits import BUT_FOR, EDITORS, folder_in
-from supervisor.core.calls.rules import Rule, patterns_of
+from supervisor.core.calls.rules import Rule, find_option, patterns_of
 from supervisor.core.calls.shell_patterns import what_prefix_shows
 from supervisor.core.text.visible import visible
-from supervisor.core.values import HOW_LONG as HOW_LONG, Allowance, Approval, Approve, Option, Scope
+from supervisor.core.values import HOW_LONG as HOW_LONG, Allowance, Approval, Approve, Decision, Option, Scope
 
 APPROVE: Final = "approve"
 ALLOW: Final = "allow"
@@ -68,6 +69,46 @@ def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
         for place, option in enumerate(approval.options)
         if option.scope == scope and option.pattern is not None
     )
+
+
+class LongerWay(NamedTuple):
+    """A pattern, what it covers, and the options of `supervisor approve` that grant it, each by itself."""
+
+    options: list[str]
+    pattern: str
+    covers: str
+
+
+def longer_ways(wider: Iterable[Grant]) -> list[LongerWay]:
+    """Return what a person at a shell may grant for longer than once. Each pattern stands once for its allowances, and
+    once for the scopes."""
+    wider = tuple(wider)
+    usual = find_option((grant.option for grant in wider if grant.allowance is None), "session", None)
+    ways: dict[tuple[bool, str], LongerWay] = {}
+    number = 0
+    for grant in wider:
+        if (ends := grant.allowance) is not None:
+            option = f"--uses {ends.uses}" if ends.uses else f"--for {ends.minutes}m"
+        else:
+            number += 1
+            option = "--scope session|always" + (f" --pattern {number}" * (grant.option != usual))
+        way = LongerWay([], grant.pattern, grant.covers)
+        ways.setdefault((ends is None, grant.pattern), way).options.append(option)
+    return list(ways.values())
+
+
+def with_meant_pattern(approval: Approval, made: Decision) -> Decision:
+    """Return a decision from a shell with the pattern that `longer_ways` shows for its options."""
+    if not isinstance(made, Approve):
+        return made
+    offered = [option.pattern for option in approval.options if option.scope == "session"]
+    if made.pattern is not None and made.pattern not in offered and made.pattern.isdecimal():
+        number = int(made.pattern)
+        return msgspec.structs.replace(made, pattern=offered[number - 1]) if 0 < number <= len(offered) else made
+    has_end = made.uses is not None or made.minutes is not None
+    if made.pattern is None and made.scope != "always" and has_end and approval.allowances:
+        return msgspec.structs.replace(made, pattern=approval.allowances[0].pattern)
+    return made
 
 
 def _shown(pattern: str) -> str:

@@ -49,6 +49,8 @@ ORDERED: Final = "in order"
 written from right to left marked."""
 CLAIM: Final = " (claim)"
 """What follows the name of a field that is the agent's own words about the call."""
+DIFF: Final = "the agent's diff"
+"""Name of the claim that is evidence."""
 WANTS: Final = "wants"
 """Name of the fact that tells what the answer to a question is."""
 
@@ -256,9 +258,12 @@ def _votes(approval: Approval) -> Iterator[Fact]:
 
 
 def _evidence(approval: Approval, now: datetime, digest: str) -> Iterator[Fact]:
-    """Yield what the preview of these arguments has found out, or why it has found out nothing."""
+    """Yield what the preview of these arguments has found out, or why it has found out nothing; or what the agent says
+    that the call would do."""
     for each in approval.evidence:
-        if each.digest == digest:
+        if each.kind == "claim":
+            yield from _both_ways("claim", DIFF, draw_value(each.text))
+        elif each.digest == digest:
             name = "preview" if each.kind == "text" or each.failure else f"preview ({each.kind})"
             text = f"failed: {draw_prose(each.failure).text}" if each.failure else draw_code(each.text).text
             yield Fact(kind="evidence", name=name, text=f"{text}\n(read at {instant_text(each.taken_at, now)})")

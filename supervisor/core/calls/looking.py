@@ -16,7 +16,8 @@ Rules
 - A path stays in the folder: it has no `..`, and is not absolute but for one inside of the folder (`inside`). It begins
   like the name of a file, and not with `@`, `|` or `+`. Words do not show where a link leads.
 - A lone `--` ends the options; a lone `-` is what the program is fed.
-- `find`, the script of `sed -n` and the filter of `jq` have readers of their own, since they are languages.
+- `find`, the script of `sed -n` and the filter of `jq` have readers of their own, since they are languages. No
+  option of git has a format that runs another program.
 """
 
 import re
@@ -51,7 +52,7 @@ file: [bi] | path*
 find: | find
 fold: [bs] -w# | path*
 git blame: [ews] -L= -C -M --date= | revision*
-git branch: [arv] -vv --all --list --no-color --remotes --show-current |
+git branch: [arv] -vv --all --list --merged --no-color --no-merged --remotes --show-current |
 git describe: --abbrev= --all --always --dirty --long --tags | revision*
 git diff: [pRw] -U# --cached --check --color --color= --name-only --name-status --no-color --numstat --shortstat
     --staged --stat --summary --word-diff | revision*
@@ -119,6 +120,8 @@ _LINE: Final = r" *(?:\d+|\$|/[^/\\]+/)(?: *, *\+?(?:\d+|\$|/[^/\\]+/))? *p *"
 _SCRIPT: Final = re.compile(rf"{_LINE}(?:;{_LINE})*;?")
 _FILTER: Final = re.compile(r"\b(?:env|import|include|modulemeta)\b|ENV")
 """What a filter of jq does not have: it could show a variable, or load a module."""
+_SIGNATURE: Final = "%G"
+"""In a format of git: it runs another program, which reads the signature."""
 _FIND_ALONE: Final = _names("! ( ) -a -and -daystart -depth -empty -ls -mount -not -o -or -print -print0 -prune")
 _FIND_WITH_TEXT: Final = _names(
     "-iname -ipath -iregex -maxdepth -mindepth -mmin -mtime -name -path -perm -regex -size -type -user"
@@ -187,7 +190,7 @@ def _option(command: _Command, word: str, rest: list[str]) -> str | None:
     """Return the name of an option that may be there, and take its value; None for any other word."""
     name, mark, value = word.partition("=")
     if word in command.alone or (word.startswith("--") and mark and name in command.texts):
-        return name
+        return name if _SIGNATURE not in value else None
     if word.startswith("--"):
         if name in command.numbers and not mark and rest and _NUMBER.fullmatch(rest[0]):
             rest.pop(0)

@@ -144,8 +144,6 @@ REVIEWED_BY: Final[Mapping[str, str]] = {
     """,
     "they change the folder or its repository, and run none of their words": """
         git add: -A -u -v -n --all --update --dry-run --
-        git branch: -a -r -v -vv --all --remotes --list --show-current --merged --no-merged
-        git tag: -l -n --list
         go fmt:
         mkdir: -p --
         rm: -f --

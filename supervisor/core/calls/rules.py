@@ -114,10 +114,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether it ends by itself."""
         return self.uses is not None or self.until is not None
 
-    def has_time(self, now: datetime) -> bool:
-        """Whether its time is not over. It is over, too, if the clock is before the instant at which it was added."""
-        is_begun = self.added_at is None or self.added_at <= now + _SKEW
-        return self.until is None or (now < self.until and is_begun)
+    def has_time(self, now: datetime, latest: datetime | None = None) -> bool:
+        """Whether its time is not over. While the clock is before the instant at which it was added, or before the
+        `latest` one of a journal, it has none: a clock that is set back gives it no time."""
+        known = (each for each in (self.added_at, latest) if each is not None)
+        return self.until is None or (now < self.until and all(each <= now + _SKEW for each in known))
 
     def __str__(self) -> str:
         """Return the rule as people read it, with what it is from."""

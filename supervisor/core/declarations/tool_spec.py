@@ -85,6 +85,8 @@ class ToolSpec(DeclaredFunction, Generic[P, R_co]):
     """On Temporal, the name of the queue whose workers run its calls."""
     preview: Callable[..., Any] | None = None
     """Says what a call would do, for the person who decides it, and reads only (A18)."""
+    claimed: str = ""
+    """What its caller says that a call would do, for a tool that was made for one call: evidence of the kind claim."""
     added: frozenset[str] = frozenset()
     """Parameters that a later version of the tool has added. Where a call does not give one, its arguments do not name
     it: so a call that has waited since before has the arguments that its approver was shown (A8)."""

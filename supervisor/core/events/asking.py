@@ -86,7 +86,8 @@ class ApprovalVoted(Event, frozen=True, kw_only=True):
 
 @event_traits("audited", "evidence", "not copied", "no progress")
 class EvidenceTaken(Event, frozen=True, kw_only=True):
-    """The preview of a call was taken, while the call waits for a person (A18).
+    """The preview of a call was taken, while the call waits for a person (A18). Of the kind claim: a coding agent has
+    said what the call would do, with its request, and nothing is read again.
 
     `digest`: of the arguments of which it was taken. `state`: a digest of what it has read, which is taken again before
     the call runs; "" if it has failed, as `failure` says."""
@@ -351,6 +352,9 @@ class RuleRevoked(Event, frozen=True, kw_only=True):
 
     rule: str
     by: str
+    """Who revoked it; "" if it went with its session."""
+    session: str | None = None
+    """The root session in whose tree it counted, if that tree was removed, and the rule with it."""
 
 
 @event_traits("audited", "not copied", "no progress")

@@ -21,7 +21,7 @@ The module is longer than 400 lines because one fold handles every event.
 """
 
 from collections.abc import Mapping, MutableMapping
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -64,6 +64,7 @@ _NO_PROGRESS: Final = e.having("no progress")
 
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class SessionState(msgspec.Struct, kw_only=True):
@@ -75,6 +76,8 @@ class SessionState(msgspec.Struct, kw_only=True):
     id: str
     phase: str = ""
     length: int = 0
+    latest: datetime = _LONG_AGO
+    """The latest instant of any event, which is not that of the last one if the clock was set back."""
     created: e.SessionCreated | None = None
     input: Raw = JSON_NULL
     first_input: Raw = JSON_NULL
@@ -218,6 +221,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         self._take(event)
         self.phase = phase
         self.length += 1
+        if event.at > self.latest:
+            self.latest = event.at
         if type(event) not in _NO_PROGRESS:
             self.barren = 0
         if type(event) in SAYS and (words := words_of(event)) is not None:
@@ -525,6 +530,7 @@ class Rulebook(SessionState, kw_only=True):
             case _:
                 raise IllegalEvent(f"this event cannot be in the journal of the store itself: {event!r}")
         self.length += 1
+        self.latest = max(self.latest, event.at)
 
     def _confirms(self, event: e.RuleAdded, name: str) -> bool:
         """Return whether the event of a rule that stands is that of another decision for the same."""

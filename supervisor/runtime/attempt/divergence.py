@@ -20,7 +20,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text
 from supervisor.core.ids import split_operation_id
 from supervisor.core.sessions.replay_order import ReplayOrder
-from supervisor.core.sessions.state import Operation, SessionState
+from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.runtime.attempt.host import Host
 from supervisor.runtime.attempt.tracebacks import is_ours
@@ -129,7 +129,7 @@ def _block(attempt: Replaying, why: Any, cause: str, operation: str | None, wher
         cause=printable_text(cause),
         entry=entry,
         operation=operation,
-        held=_held(operation, attempt.state.operations.get(operation)) if operation is not None else "",
+        held=_held(attempt, operation) if operation is not None else "",
         held_at=held_at,
         where=where,
         in_agent=in_agent,
@@ -155,9 +155,15 @@ def _find_entry(attempt: Replaying, operation: str) -> tuple[int | None, datetim
     return found
 
 
-def _held(operation: str, record: Operation | None) -> str:
+def _held(attempt: Replaying, operation: str) -> str:
+    record = attempt.state.operations.get(operation)
+    return told_request(operation, None if record is None else record.request)
+
+
+def told_request(operation: str, request: object) -> str:
+    """Return an operation in one line, by the entry that asks for it."""
     kind, name = split_operation_id(operation)[0].rsplit("/", 1)[-1].split(":", 2)[:2]
-    match record.request if record is not None else None:
+    match request:
         case e.ToolCallRequested(tool=tool, arguments=arguments, secret=secret):
             return told_operation(kind, tool, hide(mask_arguments(msgspec.json.decode(arguments), secret)))
         case e.QuestionAsked(question=question):

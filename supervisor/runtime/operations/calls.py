@@ -188,6 +188,11 @@ class Call(ABC):
         raise NotImplementedError(f"{self.name} has no preview")
 
     @property
+    def claimed(self) -> str:
+        """What the caller says that the call would do, which is shown as its words; "" if it says nothing."""
+        return ""
+
+    @property
     def preview_seconds(self) -> float | None:
         """Seconds for which cards wait for evidence of the call; None: it has no preview."""
         return None
@@ -256,6 +261,9 @@ class Call(ABC):
                 allowances=tuple(map(key_of, allowed_by)),
             )
             yield session, request if policy != "ask" else self._asking(request, approval, ruled, view, state)
+            if policy == "ask" and self.claimed:
+                about = {"operation": self.operation, "approval": approval, "digest": content.digest}
+                yield session, e.EvidenceTaken(at=at, **about, kind="claim", text=self.claimed)
             yield from uses_of(allowed_by, session, self.operation, at)
             if refusal:
                 yield session, finished_call(self.operation, at, "error", refusal, UNFIT)

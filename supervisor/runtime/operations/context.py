@@ -298,11 +298,15 @@ class LocalContext(LocalOperations, Context):
         attempt.to_save = latest
         attempt.names.begin_save()
 
+        planned: list[e.StateSaved] = []
+        """What the plan writes, also when it runs again: by then operations are named as after the save."""
+
         def plan(view: View, session: SessionState) -> Iterable[e.AnyEvent]:
-            raw, attempt.to_save = attempt.to_save, None
-            if raw is not None:
+            if (raw := attempt.to_save) is not None and not planned:
+                attempt.to_save = None
                 counts, floor = attempt.names.save(session.kept)
-                yield e.StateSaved(at=attempt.host.clock.now(), state=raw, counts=counts, floor=floor)
+                planned.append(e.StateSaved(at=attempt.host.clock.now(), state=raw, counts=counts, floor=floor))
+            return planned
 
         attempt.begin_operation()
         try:

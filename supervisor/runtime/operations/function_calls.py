@@ -141,6 +141,10 @@ class FunctionCall(Call):
         return ELSEWHERE if is_bound else self.tool.refusal
 
     @property
+    def claimed(self) -> str:
+        return self.tool.claimed
+
+    @property
     def preview_seconds(self) -> float | None:
         return None if self.tool.preview is None else PREVIEW_SECONDS
 
@@ -334,7 +338,7 @@ class FunctionCall(Call):
         assert isinstance(record.request, e.ToolCallRequested)
         view, kept = host.journal.look(), record.request.allowances
         return Ruled(
-            rules=in_order(view, host.rules.about(view, facts, content), self.now(), kept)[0],
+            rules=in_order(view, host.rules.about(view, facts, content), self.now(), facts.root, kept)[0],
             root=facts.root,
             own=self.own_policy(record.arguments),
             tool=content.tool,

@@ -391,9 +391,8 @@ class Posting:
         """Answer in place of a person. If the store refuses the answer, suspend the tree, whose next attempt asks
         again."""
         try:
-            await decide(
-                self._runner, approval.id, _fitting(approval, decision)
-            )  # not by the supervisor: this is no reader (A6)
+            # By the runner: no reader decides (A6).
+            await decide(self._runner, approval.id, _fitting(approval, decision))
         except StoreError as error:
             log.error("decision.refused", approval=approval.id, reason=str(error))
             self._known.discard(approval.id)

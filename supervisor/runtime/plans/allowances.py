@@ -10,6 +10,8 @@ Rules
   asked for again, by a restart, uses another one.
 - What is left is asked when the call is: until its effect it keeps what its request has used, unless that is revoked.
   Denies are looked at again.
+- A clock that is before the latest instant in the journal of the root was set back: until it is there again, no
+  allowance with an instant holds.
 - The uses of an allowance of a session are counted in the journal of that root session, and go with its tree.
 - An allowance in code may end at an instant. No store could count its uses: a program that gives it some is refused.
 """
@@ -25,6 +27,7 @@ from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.ids import RULES
+from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.journal.view import Entry, View
 
 NOT_COUNTED: Final = (
@@ -38,30 +41,38 @@ def used(view: View, rule: Rule) -> int:
     """Return how many calls have used an allowance; all of them, if the journal that counts them is gone or damaged."""
     if rule.uses is None:
         return 0
-    counting = None
-    with suppress(StoreUnreadable):  # that tree cannot run either
-        counting = view.find_session(rule.session or RULES)
+    counting = _find(view, rule.session or RULES)
     return rule.uses if counting is None or rule.id is None else counting.uses.get(rule.id, 0)
 
 
-def holds(view: View, rule: Rule, now: datetime, planned: Mapping[str, int] = _NONE) -> bool:
-    """Whether a rule lets a call run that is asked for now. `planned`: uses that this plan has spent already."""
+def _find(view: View, session: str) -> SessionState | None:
+    with suppress(StoreUnreadable):  # that tree cannot run either
+        return view.find_session(session)
+    return None
+
+
+def holds(view: View, rule: Rule, now: datetime, root: str | None = None, planned: Mapping[str, int] = _NONE) -> bool:
+    """Whether a rule lets a call run that is asked for now in the tree of a root. `planned`: uses that this plan has
+    spent already."""
     if not rule.is_allowance:
         return True
     has_left = rule.uses is None or used(view, rule) + planned.get(str(rule.id), 0) < rule.uses
-    return has_left and rule.has_time(now)
+    if rule.until is None or not has_left:
+        return has_left
+    known = _find(view, rule.session or root or RULES)
+    return rule.has_time(now, None if known is None else known.latest)
 
 
 def in_order(
-    view: View, rules: Sequence[Rule], now: datetime, kept: Collection[str] = ()
+    view: View, rules: Sequence[Rule], now: datetime, root: str, kept: Collection[str] = ()
 ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return the rules that hold, those that spend nothing first, and the allowances that have ended. `kept`: the keys
-    of those that a call has used, and keeps until its effect."""
+    """Return the rules that hold in the tree of a root, those that spend nothing first, and the allowances that have
+    ended. `kept`: the keys of those that a call has used, and keeps until its effect."""
     if not any(rule.is_allowance for rule in rules):
         return tuple(rules), ()
     standing, ended = list[Rule](), list[Rule]()
     for rule in rules:
-        (standing if key_of(rule) in kept or holds(view, rule, now) else ended).append(rule)
+        (standing if key_of(rule) in kept or holds(view, rule, now, root) else ended).append(rule)
     standing.sort(key=lambda rule: (rule.uses is not None, rule.until is not None))
     return tuple(standing), tuple(ended)
 

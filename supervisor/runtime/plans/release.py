@@ -22,7 +22,8 @@ from typing import NamedTuple
 from supervisor.core import events as e
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.calls.content import CallContent, content_of_approval, content_of_request
-from supervisor.core.calls.rules import Rule, is_about, rules_that_say
+from supervisor.core.calls.edits import folder_in
+from supervisor.core.calls.rules import Rule, is_about, named_paths, rules_that_say
 from supervisor.core.sessions.state import Rulebook, SessionState
 from supervisor.core.values import Approval, HasPassed
 from supervisor.runtime.journal.view import Entry, View
@@ -67,8 +68,9 @@ def made(view: View, rules: Iterable[str]) -> list[Made]:
 
 
 def covered(said: Made, approvals: Iterable[Approval]) -> list[Approval]:
-    """Return the pending calls that a rule is about, as far as their lists show."""
+    """Return the pending calls that a rule is about, as far as their lists show: not where their paths lead."""
     rule = said.rule
+    is_of_places = rule.paths or folder_in(rule.pattern) is not None
     return [
         each
         for each in approvals
@@ -78,7 +80,7 @@ def covered(said: Made, approvals: Iterable[Approval]) -> list[Approval]:
         and said.is_later_than(each)
         and is_about(rule, each.tool, each.claims)
         and isinstance(each.arguments, dict)
-        and _say(said.rules, content_of_approval(each), each.root_session)
+        and (is_of_places or _say(said.rules, content_of_approval(each), each.root_session))
     ]
 
 
@@ -110,9 +112,9 @@ def released(
             continue
         facts = state.facts
         content = content_of_request(request, facts.cwd)
-        holding = tuple(one for one in said.rules if holds(view, one, now, planned))
+        holding = tuple(one for one in said.rules if holds(view, one, now, facts.root, planned))
         ruled = ruling.of_call(view, facts, content, now, settle=settle, ours=ours, more=holding)
-        deciding = _say(holding, content, facts.root)
+        deciding = _say(holding, content, facts.root, settle)
         if ruled is None or ruled[0] != rule.kind or not deciding or not may(said.by, each):
             continue
         for one in deciding:
@@ -138,9 +140,13 @@ def released(
         )
 
 
-def _say(rules: tuple[Rule, ...], content: CallContent, root: str) -> tuple[Rule, ...]:
+def _say(
+    rules: tuple[Rule, ...], content: CallContent, root: str, settle: Settle = lambda paths: {}
+) -> tuple[Rule, ...]:
     """Return those rules of a decision that, by themselves, say what happens to a call; none if they do not."""
-    said = rules_that_say(rules, content, root_session=root)
+    paths = content.paths
+    settled = settle(named_paths(rules, content.arguments, paths, content.folder)) if paths else {}
+    said = rules_that_say(rules, content, root_session=root, settled=settled)
     return () if said is None or said[0] != rules[0].kind else said[1]
 
 

@@ -82,7 +82,7 @@ class Ruling:
         about = self.about(view, facts, content)
         if not (about or more):
             return None
-        rules = (*in_order(view, about, now, kept)[0], *more)
+        rules = (*in_order(view, about, now, facts.root, kept)[0], *more)
         paths = content.paths
         settled = settle(named_paths(rules, content.arguments, paths, facts.cwd)) if paths else {}
         root = facts.root
@@ -100,7 +100,7 @@ class Ruling:
         """Return why a person is asked about a call, of which `ruled` was said. `own`: the rules that its agent
         declares."""
         not_counted = own if facts.parent is not None else ()
-        about, ended = in_order(view, self.about(view, facts, content), now)
+        about, ended = in_order(view, self.about(view, facts, content), now, facts.root)
         if ruled is None and ended:
             without_end = rules_that_say((*about, *ended), content, root_session=facts.root) or ("ask", ())
             if spent := [rule for rule in without_end[1] if rule in ended]:
@@ -188,6 +188,14 @@ def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[list[Entry], 
     if (found := book(view).standing.get(rule)) is None:
         raise NotFound(f"this store has no rule {rule}: it was revoked already, or it is written in code")
     return [(RULES, e.RuleRevoked(at=now, rule=rule, by=by))], found
+
+
+def rules_pruned(view: View, is_gone: Callable[[str], bool], now: datetime) -> Iterator[Entry]:
+    """Yield what ends the rules of trees that are gone, so that a later session with the same id has none of them.
+    Raises StoreUnreadable."""
+    for rule in book(view).standing.values():
+        if rule.session is not None and is_gone(rule.session):
+            yield RULES, e.RuleRevoked(at=now, rule=str(rule.id), by="", session=rule.session)
 
 
 def granted(approval: Approval, decision: Approve) -> tuple[Rule, ...]:

@@ -22,7 +22,7 @@ Columns = tuple[Any, ...]
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_PENDING: Final = 8
+_PENDING: Final = 9
 """How many columns describe a pending approval completely."""
 _ENDED: Final = _PENDING + 3
 """The same for an approval in any state."""
@@ -126,8 +126,9 @@ def _spent(numbers: str | None) -> Spent:
 def full_approval(prefixes: SharedPrefixes, row: Columns) -> Approval:
     """Read a row of the view approval_full; for a pending approval the columns up to the reminder are enough."""
     is_pending = len(row) == _PENDING
-    approval, session, position, head, created, asked, shown, reminder = row if is_pending else row[:_PENDING]
-    found = as_asked(approval, session, position, prefixes.path(head, created), created, asked)
+    approval, session, position, head, created, *asked, shown, reminder = row if is_pending else row[:_PENDING]
+    request = prefixes.join(asked[0], None, asked[1])
+    found = as_asked(approval, session, position, prefixes.path(head, created), created, request)
     if shown is not None or reminder is not None:
         found = as_shown(found, _names(shown), reminder, prefixes.entry_at)
     if is_pending:

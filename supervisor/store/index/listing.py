@@ -174,7 +174,7 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
 ) -> Approval:
     """Return an approval as it was when it was asked, with `body`; most of the listed ones are still in that state.
 
-    Neither entry needs its shared prefix. `created` is the first entry of the session; the path is not read from it.
+    `created` is the first entry of the session, and needs no shared prefix; the path is not read from it.
     """
     try:
         facts = _read_facts(created)

@@ -1,9 +1,9 @@
 """Shared prefixes: the beginning of many entries is kept once.
 
 Theory: a journal entry is a JSON object, and other entries repeat much of it: its type; in a session's first entry also
-which agent it is, from which file, under which rules. Such a beginning is a *head*. It has a row of its own, and
-entries refer to it by number; the rest of an entry is a JSON object again. The id of an approval is kept once, too: in
-a column with an index, and not in the body of the entry that asks.
+which agent it is, from which file, under which rules; in a request also what most of them say alike. Such a beginning
+is a *head*. It has a row of its own, and entries refer to it by number; the rest of an entry is a JSON object again.
+The id of an approval is kept once, too: in a column with an index, and not in the body of the entry that asks.
 
 Rules
 - A head is never changed and never removed: a number always means the same, in every process. There are few, since only
@@ -30,6 +30,15 @@ MOST: Final = 4096
 
 _CODE: Final = ("event", "agent", "file", "path", "rules", "takes_text")
 """The fields in the head of a SessionCreated."""
+_ALIKE: Final = {
+    "patterns": Raw(b"[null]"),
+    "parameters": Raw(b'{"properties":{}}'),
+    "why": Raw(b'"no rule allows it"'),
+    "uses": Raw(b"10"),
+    "minutes": Raw(b"15"),
+    "given": Raw(b"0"),
+}
+"""What most calls say that a person is asked about: it is in the head, where it is just this."""
 _fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -49,12 +58,15 @@ class SharedPrefixes:
         """Return an entry as it is written: its head's number, the approval that it asks for, and the rest."""
         event, body = row.event, body_of(row)
         kind = type(event)
-        head, rest = _cut_first(body) if kind is e.SessionCreated else _cut(body)
         approval = e.approval_in(event) if kind in ASKS else None
         if approval is None or is_copied(approval):
             approval = None
-        else:  # the id is before any text of others
-            rest = rest.replace(_named(approval), b"", 1)
+            head, rest = _cut_first(body) if kind is e.SessionCreated else _cut(body)
+        else:
+            try:
+                head, rest = _cut_asking(body)
+            except (msgspec.MsgspecError, RecursionError):  # its arguments cannot be decoded
+                return None, approval, body
         number = self._numbers.get(head) or self._number(head)
         return (None, approval, body) if number is None else (number, approval, rest)
 
@@ -116,6 +128,15 @@ def _cut_first(body: bytes) -> tuple[bytes, bytes]:
     """Return the first entry of a session in two parts; the beginning has everything that only code decides."""
     fields = _fields(body)
     head = {name: fields.pop(name) for name in _CODE if name in fields}
+    return _encode(head)[:-1], _encode(fields)
+
+
+def _cut_asking(body: bytes) -> tuple[bytes, bytes]:
+    """Return an entry that asks in two parts, without the approval; the beginning has what most of them say alike."""
+    fields = _fields(body)
+    del fields["approval"]
+    head = {"event": fields.pop("event")}
+    head |= {name: fields.pop(name) for name, said in _ALIKE.items() if fields.get(name) == said}
     return _encode(head)[:-1], _encode(fields)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.text.masks import hide, mask_arguments
+from supervisor.core.text.masks import hide, mask_arguments, may_hide
 from supervisor.core.text.words import as_line, words_of
 
 MOST_CHARACTERS: Final = 20_000
@@ -22,8 +22,11 @@ MOST_CHARACTERS: Final = 20_000
 def words_asked(event: e.AnyEvent) -> str:
     """Return the words of an event that asks a person, in one line; see core/text/words.py."""
     try:
-        texts = hide(list(_texts(event)))
-        return as_line(words_of(hide("\n".join(texts))[:MOST_CHARACTERS]))
+        texts = list(_texts(event))
+        text = "\n".join(texts)
+        if may_hide(text):  # few have credentials, and one look at all of them is enough
+            text = hide("\n".join(hide(texts)))
+        return as_line(words_of(text[:MOST_CHARACTERS]))
     except (msgspec.MsgspecError, RecursionError):
         return as_line(())
 

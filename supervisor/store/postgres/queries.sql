@@ -32,11 +32,9 @@ SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a
 -- fence: whether an owner was declared dead; run after `lock`, and so of the instant of the lock
 SELECT count(*) FROM owner WHERE id = $1 AND beat IS NOT NULL;
 
--- move: note the last position and the commit
-UPDATE store SET last = greatest(last, $1), commits = commits + 1;
-
--- sign: name a commit
-INSERT INTO commit (number, token) VALUES ($1, $2);
+-- move: note the last position and the commit, and name it
+WITH moved AS (UPDATE store SET last = greatest(last, $1), commits = commits + 1)
+INSERT INTO commit (number, token) VALUES ($2, $3);
 
 -- signed: whose commit it was
 SELECT token FROM commit WHERE number = $1;
@@ -180,7 +178,7 @@ SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE appr
 SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER BY asked;
 
 -- approvals_pending_in: pending ones, tree after tree; those of the first tree after a position
-SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_body, a.shown, a.reminded_body
+SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_head, a.asked_body, a.shown, a.reminded_body
   FROM json_array_elements_text($1::json) WITH ORDINALITY AS k(value, key) JOIN event AS r ON r.id = k.value
   CROSS JOIN LATERAL (
        SELECT * FROM approval_full WHERE root = r.position AND status IS NULL AND (k.key > 1 OR asked > $2) OFFSET 0) AS a

@@ -12,13 +12,12 @@ Rules
   upgrade finds the new number, and is refused.
 """
 
-import pkgutil
-import re
 import secrets
 import time
 from typing import Final
 
 from supervisor.core.errors import NotFound, StoreUnreadable
+from supervisor.store.index.reads import read_queries, read_sql
 from supervisor.store.postgres.server import Connection
 from supervisor.system.logs import FactLog
 
@@ -29,19 +28,8 @@ PATIENCE_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 0.02
 
 
-def _text(name: str) -> str:
-    found = pkgutil.get_data(__package__, name)
-    assert found is not None
-    return found.decode()
-
-
-def _named(text: str) -> dict[str, str]:
-    blocks = re.findall(r"^-- (\w+): .*\n((?:(?!--).*\n)+)", text, re.MULTILINE)
-    return {name: query.strip().rstrip(";") for name, query in blocks}
-
-
-STEPS: tuple[str, ...] = (_text("schema.sql"),)
-QUERIES: Final = _named(_text("queries.sql"))
+STEPS: tuple[str, ...] = (read_sql(__package__, "schema.sql"),)
+QUERIES: Final = read_queries(__package__)
 
 
 def newest() -> int:

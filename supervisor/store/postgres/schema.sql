@@ -169,7 +169,7 @@ SELECT c.id, r.id AS root_id, s.number, s.last_at, s.waiting_for, s.due_at, s.fi
 
 CREATE VIEW approval_full AS
 SELECT r.approval AS id, c.id AS session_id, a.asked, c.head AS created_head, c.body AS created_body,
-       r.body AS asked_body, a.shown, m.body AS reminded_body,
+       r.head AS asked_head, r.body AS asked_body, a.shown, m.body AS reminded_body,
        a.status, d.head AS decided_head, d.body AS decided_body, a.session, a.root,
        a.tool, a.agent, a.asked_at, a.decider, a.words
   FROM approval AS a

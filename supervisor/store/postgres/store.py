@@ -30,15 +30,13 @@ from platformdirs import user_state_path
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
-from supervisor.core.rows import ApprovalFilter, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import JournalEntry, Owner, SessionRow
 from supervisor.core.text.words import as_needles
-from supervisor.core.values import Approval
 from supervisor.seam.store import Overtaken
 from supervisor.store.index import columns
 from supervisor.store.index.entries import Index
 from supervisor.store.index.prefixes import SharedPrefixes
-from supervisor.store.index.projection import read_known_rows
-from supervisor.store.index.reads import IndexReads, as_json
+from supervisor.store.index.reads import IndexReads, Test, as_json
 from supervisor.store.postgres import faults, schema
 from supervisor.store.postgres.books import LinesOfBook
 from supervisor.store.postgres.owners import Heart, OwnedTrees
@@ -50,7 +48,6 @@ from supervisor.system.forks import THIS_PROCESS, inherited
 
 R = TypeVar("R")
 
-_END: Final = 2**63 - 1
 _REMOVAL: Final = ("remove_approvals", "remove_events", "remove_spent", "remove_sessions")
 RIDE_SECONDS: Final = 10.0
 """Seconds for which a transaction or a read waits for a server that is away."""
@@ -68,8 +65,12 @@ class PostgresStore(IndexReads):
     """See Store. `create=False`: `open` raises NotFound if there is no store in the database."""
 
     is_durable = is_shared = True
+    mark = "$"
     stopped_seconds: float = 10.0
     """Seconds after which a writer that sends no more of its transaction loses the lock."""
+
+    coming_seconds: float = 3.0
+    """Seconds for which `open` waits for a server that is restarted."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._address = Address(url)
@@ -128,16 +129,20 @@ class PostgresStore(IndexReads):
         self.has_changed()
 
     def _connect(self) -> StoreError | None:
-        try:
-            self._reader.open()
-            self._writer.open()
-        except psycopg.Error as error:
-            self.close()
-            return faults.explain_opening(error, self.name)
-        except BaseException:
-            self.close()
-            raise
-        return None
+        until = time.monotonic() + self.coming_seconds
+        while True:
+            try:
+                self._reader.open()
+                self._writer.open()
+                return None
+            except psycopg.Error as error:
+                self.close()
+                if not faults.may_come(error) or time.monotonic() > until:
+                    return faults.explain_opening(error, self.name)
+            except BaseException:
+                self.close()
+                raise
+            time.sleep(0.1)
 
     def close(self) -> None:
         if THIS_PROCESS.pid != self._process:  # the connections are those of the other process
@@ -260,8 +265,7 @@ class PostgresStore(IndexReads):
             self._is_committing = False
 
     def _commit(self) -> None:
-        self._change("move", [(self._written,)])
-        self._change("sign", [(self._base + 1, self._token)])
+        self._change("move", [(self._written, self._base + 1, self._token)])
         if self._base % KEPT == 0:
             self._change("clear_signs", [(self._base - KEPT,)])
         try:
@@ -380,13 +384,6 @@ class PostgresStore(IndexReads):
                 if (connection := self._reader.get()) is not None:
                     connection.execute("COMMIT")
 
-    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
-        end = _END if to is None else to
-        if only is None:
-            return self._known_rows(self._read("rows", after, end))
-        found = self._known_rows(self._read("rows_of", after, end, as_json(only)))
-        return [row for row in found if type(row.event).__name__ in only]
-
     def journal(
         self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
     ) -> list[JournalEntry]:
@@ -395,9 +392,6 @@ class PostgresStore(IndexReads):
             return self._read_as(convert, "journal", session, after, limit=limit)
         found = self._read_as(convert, "journal_of", session, after, as_json(only))
         return [row for row in found if type(row.event).__name__ in only][:limit]
-
-    def last_position(self) -> int:
-        return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
         if (why := self._trees.what_happened()) is not None:
@@ -463,75 +457,8 @@ class PostgresStore(IndexReads):
         if trip < _TRUSTED and abs(found - self._skew) > _SKEWED:
             self._skew = found if abs(found) > _SKEWED else timedelta()
 
-    def find_sessions(
-        self,
-        *,
-        root: str | None = None,
-        is_open: bool | None = None,
-        is_awake: bool | None = None,
-        after: int | None = None,
-        limit: int | None = None,
-        newest_first: bool = False,
-    ) -> list[SessionRow]:
-        start = after if after is not None else _END if newest_first else 0
-        tests = ["number < $1" if newest_first else "number > $1"]
-        if root is not None:
-            tests.append("root = (SELECT position FROM event WHERE id = $2)")
-        if is_open is not None:
-            tests.append("finished IS NULL" if is_open else "finished IS NOT NULL")
-        if is_awake is not None:
-            tests.append(f"finished IS NULL AND waiting_for IS {'' if is_awake else 'NOT '}NULL")
-        order = " DESC" if newest_first else ""
-        query = f"SELECT * FROM session_full WHERE {' AND '.join(tests)} ORDER BY number{order}"  # noqa: S608 # no text
-        return self._read_as(columns.full_session, query, start, *(() if root is None else (root,)), limit=limit)
-
-    def find_approvals(
-        self,
-        *,
-        pending: bool = True,
-        root: str | None = None,
-        session: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-    ) -> list[Approval]:
-        tests, parameters = ["asked > $1"], [after]
-        for column, named in (("root", root), ("session", session)):
-            if named is not None:
-                parameters.append(named)  # type: ignore[arg-type]
-                tests.append(f"{column} = (SELECT position FROM event WHERE id = ${len(parameters)})")  # noqa: S608 # no text
-        what = "*"
-        if pending:
-            tests.append("status IS NULL")
-            what = "id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body"
-        query = f"SELECT {what} FROM approval_full WHERE {' AND '.join(tests)} ORDER BY asked"  # noqa: S608 # no text
-        return self._read_as(columns.full_approval, query, *parameters, limit=limit)
-
-    def search_approvals(
-        self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
-    ) -> list[Approval]:
-        start = after if after is not None else _END if only.newest_first else 0
-        given: list[Any] = [start]
-        tests = ["asked < $1" if only.newest_first else "asked > $1"]
-        if only.decided is not None:
-            is_status = isinstance(only.decided, str) and only.decided != "pending"
-            tests.append("status IS NULL" if only.is_pending else "status IS NOT NULL")
-            if is_status:
-                given.append(only.decided)
-                tests.append(f"status = ${len(given)}")
-        for test, wanted in (
-            ("root = (SELECT position FROM event WHERE id = {})", root),
-            ("decider = {}", only.by),
-            ("tool = {}", only.tool),
-            ("agent = {}", only.agent),
-            ("asked_at < {}", None if only.before is None else columns.to_micros(only.before)),
-            *(("strpos(words, {}) > 0", needle) for needle in as_needles(only.words)),
-        ):
-            if wanted is not None:
-                given.append(wanted)
-                tests.append(test.format(f"${len(given)}"))
-        order = " DESC" if only.newest_first else ""
-        query = f"SELECT * FROM approval_full WHERE {' AND '.join(tests)} ORDER BY asked{order}"  # noqa: S608 # no text
-        return self._read_as(columns.full_approval, query, *given, limit=limit)
+    def _searched(self, words: Sequence[str]) -> tuple[str, str, list[Test]]:
+        return "approval_full AS a", "a.asked", [("strpos(a.words, {}) > 0", needle) for needle in as_needles(words)]
 
     def remove(self, root: str) -> None:
         self._index.forget()
@@ -674,9 +601,6 @@ class PostgresStore(IndexReads):
         finally:
             if is_collecting:
                 gc.enable()
-
-    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
-        return read_known_rows(map(partial(columns.entry, self._prefixes), found), self.unreadable)
 
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Gather a change; it is sent before the next read of the transaction, or with its COMMIT."""

@@ -126,27 +126,6 @@ SELECT s.* FROM json_each(?1) AS k CROSS JOIN event AS r ON r.id = k.value CROSS
     ON s.root = r.position
  WHERE s.finished IS NULL AND substr(s.waiting_for, 1, 10) = '["blocked"' AND (k.key > 0 OR s.number > ?2);
 
--- sessions: all sessions, parents before children
-SELECT * FROM session_full WHERE number > ? ORDER BY number;
-
--- sessions_open: those without an outcome
-SELECT * FROM session_full WHERE finished IS NULL AND number > ? ORDER BY number;
-
--- sessions_newest: all sessions before a position, the newest first
-SELECT * FROM session_full WHERE number < ? ORDER BY number DESC;
-
--- sessions_open_newest: those without an outcome
-SELECT * FROM session_full WHERE finished IS NULL AND number < ? ORDER BY number DESC;
-
--- sessions_of_tree_newest: those below one root, itself included
-SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) AND number < ? ORDER BY number DESC;
-
--- sessions_awake: those that are not passivated either
-SELECT * FROM session_full WHERE finished IS NULL AND waiting_for IS NULL AND number > ? ORDER BY number;
-
--- sessions_of_tree: those below one root, itself included
-SELECT * FROM session_full WHERE root = (SELECT position FROM event WHERE id = ?) AND number > ? ORDER BY number;
-
 -- continued: where the journals of a tree's sessions go on after a position; of those that began before it
 SELECT s.number, c.id, (SELECT min(position) FROM event WHERE session = s.number AND position > ?3)
   FROM session AS s CROSS JOIN event AS c ON c.position = s.number
@@ -163,54 +142,11 @@ SELECT c.id, r.body FROM event AS r CROSS JOIN event AS c ON c.position = r.sess
 -- approval: one approval for people
 SELECT * FROM approval_full WHERE asked = (SELECT position FROM event WHERE approval = ?);
 
--- approvals: all approvals after a position
-SELECT * FROM approval_full WHERE asked > ? ORDER BY asked;
-
--- approvals_pending: the inbox after a position, without the decisions; with many rows each column costs time
-SELECT id, session_id, asked, created_head, created_body, asked_body, shown, reminded_body
-  FROM approval_full WHERE status IS NULL AND asked > ? ORDER BY asked;
-
 -- approvals_shown: those that are not pending, but that a card may still show as pending; read once, when a daemon starts
 SELECT * FROM approval_full WHERE status IS NOT NULL AND shown IS NOT NULL ORDER BY asked;
 
--- approvals_of_session: those of one session, after a position
-SELECT * FROM approval_full WHERE session = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
-
--- approvals_of_tree: those of a root and all below it, after a position
-SELECT * FROM approval_full WHERE root = (SELECT position FROM event WHERE id = ?) AND asked > ? ORDER BY asked;
-
--- approvals_pending_of_tree: those that are pending
-SELECT * FROM approval_full
- WHERE root = (SELECT position FROM event WHERE id = ?) AND status IS NULL AND asked > ? ORDER BY asked;
-
--- approvals_found: those that a filter has, after a position
-SELECT * FROM approval_full
- WHERE asked > ?1 AND (?2 IS NULL OR root = (SELECT position FROM event WHERE id = ?2))
-   AND (?3 IS NULL OR (status IS NOT NULL) = ?3) AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR decider = ?5)
-   AND (?6 IS NULL OR tool = ?6) AND (?7 IS NULL OR agent = ?7) AND (?8 IS NULL OR asked_at < ?8) ORDER BY asked;
-
--- approvals_found_newest: the same before a position, the newest first
-SELECT * FROM approval_full
- WHERE asked < ?1 AND (?2 IS NULL OR root = (SELECT position FROM event WHERE id = ?2))
-   AND (?3 IS NULL OR (status IS NOT NULL) = ?3) AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR decider = ?5)
-   AND (?6 IS NULL OR tool = ?6) AND (?7 IS NULL OR agent = ?7) AND (?8 IS NULL OR asked_at < ?8) ORDER BY asked DESC;
-
--- approvals_with: those of them that have words
-SELECT a.* FROM asked_words AS w CROSS JOIN approval_full AS a ON a.asked = w.rowid
- WHERE w.asked_words MATCH ?9 AND w.rowid > ?1 AND (?2 IS NULL OR a.root = (SELECT position FROM event WHERE id = ?2))
-   AND (?3 IS NULL OR (a.status IS NOT NULL) = ?3) AND (?4 IS NULL OR a.status = ?4) AND (?5 IS NULL OR a.decider = ?5)
-   AND (?6 IS NULL OR a.tool = ?6) AND (?7 IS NULL OR a.agent = ?7) AND (?8 IS NULL OR a.asked_at < ?8)
- ORDER BY w.rowid;
-
--- approvals_with_newest: the same before a position, the newest first
-SELECT a.* FROM asked_words AS w CROSS JOIN approval_full AS a ON a.asked = w.rowid
- WHERE w.asked_words MATCH ?9 AND w.rowid < ?1 AND (?2 IS NULL OR a.root = (SELECT position FROM event WHERE id = ?2))
-   AND (?3 IS NULL OR (a.status IS NOT NULL) = ?3) AND (?4 IS NULL OR a.status = ?4) AND (?5 IS NULL OR a.decider = ?5)
-   AND (?6 IS NULL OR a.tool = ?6) AND (?7 IS NULL OR a.agent = ?7) AND (?8 IS NULL OR a.asked_at < ?8)
- ORDER BY w.rowid DESC;
-
 -- approvals_pending_in: pending ones, tree after tree; those of the first tree after a position
-SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_body, a.shown, a.reminded_body
+SELECT a.id, a.session_id, a.asked, a.created_head, a.created_body, a.asked_head, a.asked_body, a.shown, a.reminded_body
   FROM json_each(?1) AS k CROSS JOIN event AS r ON r.id = k.value CROSS JOIN approval_full AS a ON a.root = r.position
  WHERE a.status IS NULL AND (k.key > 0 OR a.asked > ?2);
 

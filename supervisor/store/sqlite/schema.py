@@ -13,8 +13,6 @@ Rules
 
 import errno
 import os
-import pkgutil
-import re
 import secrets
 import sqlite3
 import struct
@@ -24,6 +22,7 @@ from typing import Final
 from urllib.parse import quote
 
 from supervisor.core.errors import StoreUnreadable
+from supervisor.store.index.reads import read_queries, read_sql
 
 APPLICATION_ID: Final = 0x53757076
 """"Supv"."""
@@ -36,21 +35,11 @@ _HEADER: Final = struct.Struct(">16s44xI4xI28x")
 """The part of the header that identifies a file: SQLite's magic string, the version and the application id."""
 
 
-def _text(name: str) -> str:
-    """Return a text file of this package. `importlib.resources` takes as long to import as a tenth of this library."""
-    found = pkgutil.get_data(__package__, name)
-    assert found is not None
-    return found.decode()
-
-
-def _named(text: str) -> dict[str, str]:
-    blocks = re.findall(r"^-- (\w+): .*\n((?:(?!--).*\n)+)", text, re.MULTILINE)
-    return {name: query.strip().rstrip(";") for name, query in blocks}
-
-
-STEPS: tuple[str, ...] = (_text("schema.sql"), _text("usage.sql"), _text("words.sql"), _text("allowances.sql"))
+STEPS: tuple[str, ...] = tuple(
+    read_sql(__package__, f"{name}.sql") for name in ("schema", "usage", "words", "allowances", "requests")
+)
 FORMER: Final = 6
-QUERIES: Final = _named(_text("queries.sql"))
+QUERIES: Final = read_queries(__package__)
 STALE: Final = "stale"
 """The fact by which a step says that the index must be computed again."""
 REMOVAL: Final = {

@@ -31,13 +31,12 @@ import msgspec
 from supervisor.core.errors import IllegalEvent, NotFound, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
-from supervisor.core.rows import ApprovalFilter, JournalEntry, Owner, SessionRow
-from supervisor.core.values import Approval
+from supervisor.core.rows import JournalEntry, Owner
+from supervisor.core.text.words import is_beginning
 from supervisor.store.index import columns
 from supervisor.store.index.entries import Index
 from supervisor.store.index.prefixes import SharedPrefixes
-from supervisor.store.index.projection import read_known_rows
-from supervisor.store.index.reads import IndexReads, as_json
+from supervisor.store.index.reads import IndexReads, Test, as_json
 from supervisor.store.owners import LockFolder
 from supervisor.store.places import Places
 from supervisor.store.sqlite import file_identity, full_disk, log_index, schema, upgrading, wal
@@ -51,7 +50,6 @@ from supervisor.store.sqlite.faults import (
     is_busy,
 )
 from supervisor.store.sqlite.schema import QUERIES
-from supervisor.store.sqlite.searches import search_approvals, search_found, search_sessions
 from supervisor.store.sqlite.trees import OwnedTrees
 from supervisor.store.sqlite.vacuum import compact
 from supervisor.system.forks import inherited
@@ -62,8 +60,6 @@ MIRRORED: Final = "mirrors"
 """The fact that says of what a file is a mirror."""
 FETCHED: Final = 100
 """The number of rows that are fetched before they are converted."""
-_END: Final = 2**63 - 1
-"""After every position."""
 _open_here: Final[Counter[Path]] = Counter()
 """How many connections this process has to each store: the log may be inspected only before the first one."""
 _opening: Final = threading.RLock()
@@ -92,6 +88,7 @@ class SqliteStore(IndexReads):
     """See Store. `create=False` is for commands that only read: `open` raises NotFound if there is no store."""
 
     is_durable = True
+    mark = "?"
     large_log: int = 32 * 2**20
     """Bytes by which the log grows until it is cut back; writers wait meanwhile."""
     cut_timeout: float = 1.0
@@ -330,13 +327,6 @@ class SqliteStore(IndexReads):
     def one_instant(self) -> AbstractContextManager[None]:
         return _Instant(self._begin_reading, self._end_reading)
 
-    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
-        end = _END if to is None else to
-        if only is None:
-            return self._known_rows(self._read("rows", after, end))
-        found = self._known_rows(self._read("rows_of", after, end, as_json(only)))
-        return [row for row in found if _name(row) in only]
-
     def journal(
         self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
     ) -> list[JournalEntry]:
@@ -344,11 +334,14 @@ class SqliteStore(IndexReads):
         if only is None:
             return self._read_as(convert, "journal", session, after, limit=limit)
         return self._read_as(
-            convert, "journal_of", session, after, as_json(only), keep=lambda row: _name(row) in only, limit=limit
+            convert,
+            "journal_of",
+            session,
+            after,
+            as_json(only),
+            keep=lambda row: type(row.event).__name__ in only,
+            limit=limit,
         )
-
-    def last_position(self) -> int:
-        return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
         if (why := self._what_happened()) is not None:
@@ -365,37 +358,12 @@ class SqliteStore(IndexReads):
         self._last = max(last, known)
         return last > known
 
-    def find_sessions(
-        self,
-        *,
-        root: str | None = None,
-        is_open: bool | None = None,
-        is_awake: bool | None = None,
-        after: int | None = None,
-        limit: int | None = None,
-        newest_first: bool = False,
-    ) -> list[SessionRow]:
-        start = after if after is not None else _END if newest_first else 0
-        query, is_meant = search_sessions(root, is_open, is_awake, start, newest_first=newest_first)
-        return self._read_as(columns.full_session, *query, keep=is_meant, limit=limit)
-
-    def find_approvals(
-        self,
-        *,
-        pending: bool = True,
-        root: str | None = None,
-        session: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-    ) -> list[Approval]:
-        query, is_meant = search_approvals(pending, root, session, after)
-        return self._read_as(columns.full_approval, *query, keep=is_meant, limit=limit)
-
-    def search_approvals(
-        self, only: ApprovalFilter, *, root: str | None = None, after: int | None = None, limit: int | None = None
-    ) -> list[Approval]:
-        start = (_END if only.newest_first else 0) if after is None else after
-        return self._read_as(columns.full_approval, *search_found(only, root, start), limit=limit)
+    def _searched(self, words: Sequence[str]) -> tuple[str, str, list[Test]]:
+        if not words:
+            return "approval_full AS a", "a.asked", []
+        wanted = " AND ".join(f'"{word}"*' if is_beginning(word) else f'"{word}"' for word in words)
+        tables = "asked_words AS w CROSS JOIN approval_full AS a ON a.asked = w.rowid"
+        return tables, "w.rowid", [("w.asked_words MATCH {}", wanted)]
 
     def remove(self, root: str) -> None:
         self._index.forget()
@@ -543,7 +511,7 @@ class SqliteStore(IndexReads):
         is_collecting = gc.isenabled()
         gc.disable()  # these values stay alive; searching them for garbage takes as long as making them
         try:
-            with closing(self._reader.execute(QUERIES[query], parameters)) as rows:
+            with closing(self._reader.execute(QUERIES.get(query, query), parameters)) as rows:
                 fetched = chain.from_iterable(iter(partial(rows.fetchmany, min(limit or FETCHED, FETCHED)), []))
                 return list(islice(filter(keep, map(partial(convert, self._prefixes), fetched)), limit))
         except MISUSED as error:
@@ -555,9 +523,6 @@ class SqliteStore(IndexReads):
         finally:
             if is_collecting:
                 gc.enable()
-
-    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
-        return read_known_rows(map(partial(columns.entry, self._prefixes), found), self.unreadable)
 
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         try:
@@ -571,10 +536,6 @@ class SqliteStore(IndexReads):
 
     def _numbers(self, session: str) -> dict[str, int]:
         return dict(self._read("numbers", msgspec.json.encode([session]).decode(), writing=True))
-
-
-def _name(row: JournalEntry) -> str:
-    return type(row.event).__name__
 
 
 class _Disowned:

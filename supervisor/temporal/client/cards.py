@@ -1,4 +1,5 @@
-"""Cards of a namespace: a server claims a card before it posts it, so that two servers do not post the same one.
+"""Cards of a namespace: a server claims a card before it posts it, so that two servers do not post the same one. In the
+same way it claims what it tells people again of an approval.
 
 A card is a workflow `card~APPROVAL~TARGET`. Its history says who began to post the card, which one was posted, and that
 it was retired, in one order for all servers. So it is also what a server that has lost its mirror finds its cards by.
@@ -9,17 +10,20 @@ Rules
 - A server that is not the first waits until the card is there, and then shows it as its own: each of them may renew
   and retire it.
 - The namespace knows of a card before the mirror does.
+- A message about a step is claimed by a workflow `told~APPROVAL~TARGET~STEP`, which ends when the message was sent. So
+  each step is sent once, however many servers let it come; one that has lost its mirror does not send it again.
 - STALE makes a claim a lease, which is our own: nothing of Temporal says that a server which began to post has died,
   since posting is no activity of a worker. It is no lease on the approval or the session: a decision needs none. At
   stake is one card: a server that takes longer than STALE, and is not dead, may post a second one.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -38,7 +42,7 @@ from supervisor.seam.channel import Channel
 from supervisor.system.logs import FactLog
 from supervisor.temporal.connection import SOON, server_errors
 from supervisor.temporal.mirror.store import FileFeed
-from supervisor.temporal.wire import CARD, ONCE, QUEUE, card_id, to_wire
+from supervisor.temporal.wire import CARD, ONCE, QUEUE, card_id, to_wire, told_id
 
 log = FactLog(__name__)
 
@@ -51,7 +55,15 @@ LOOK_SECONDS: Final = 0.3
 """Seconds between two looks at a card that another server is posting."""
 
 
-_KINDS: Final[dict[type[e.Event], Literal["posted", "retired"]]] = {e.CardPosted: "posted", e.CardRetired: "retired"}
+TOLD_FOR: Final = timedelta(days=1)
+"""The longest time for which a message that was begun, and never sent, stays claimed."""
+
+
+_KINDS: Final[dict[type[e.Event], Literal["posted", "retired"]]] = {
+    e.CardPosted: "posted",
+    e.CardRetired: "retired",
+    e.ReminderSent: "retired",
+}
 
 
 class CardNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +77,8 @@ class CardNote(msgspec.Struct, frozen=True, kw_only=True):
     is_notice: bool = False
     card: str = ""
     is_whole: bool = True
+    step: int = 0
+    """The step that a message tells of; 0 for a card."""
 
 
 class CardState:
@@ -76,12 +90,16 @@ class CardState:
         self.earlier: datetime | None = None
         """When the server before the holder began, which may have posted the card."""
         self.posted: CardNote | None = None
+        self.over_at: datetime | None = None
+        """When the card was retired, or the message was sent."""
         self.first: CardNote | None = None
 
     def take(self, note: CardNote, at: datetime) -> None:
         self.first = self.first or note
         if note.kind == "posted":
             self.posted = note
+        elif note.kind == "retired":
+            self.over_at = at
         elif note.kind == "begun" and self.posted is None and (self.begun_at is None or at - self.begun_at > STALE):
             self.holder, self.earlier, self.begun_at = note.by, self.begun_at, at
 
@@ -129,11 +147,49 @@ class NamespaceCards(LocalCards):
         if (kind := _KINDS.get(type(event))) is not None and event.channel in self._claimed:
             try:
                 with server_errors(self._named, maybe_done=True):
-                    await self._signal(card_id(approval.id, target_of(event)), self._note(kind, event))
+                    await self._signal(_key(approval, event), self._note(kind, event))
             except ServerError as error:
                 if kind == "posted" or isinstance(error, ServerUnavailable):
                     log.error("card.not_recorded", approval=approval.id, reason=str(error))
         await super().note(approval, event)
+
+    async def begin_to_tell(
+        self, due: Sequence[Approval], where: Mapping[str, Any], lasts: timedelta
+    ) -> list[ReminderEvent | None]:
+        found = await super().begin_to_tell(due, where, lasts)
+        if where["channel"] in self._claimed:
+            with server_errors(self._named, maybe_done=True):
+                for place, approval in enumerate(due):
+                    found[place] = found[place] or await self._begin(approval, where)
+        return found
+
+    async def _begin(self, approval: Approval, where: Mapping[str, Any]) -> ReminderEvent | None:
+        """Claim the message about the last step of an approval. Return what another server has said of it, if that one
+        sends it."""
+        at, due = self.now(), approval.reminded_at or self.now()
+        begun = e.ReminderBegun(at=at, approval=approval.id, due=due, by=self._me, **where)
+        key, note = told_id(approval.id, target_of(begun), approval.step), self._note("begun", begun)
+        note = replace(note, step=approval.step)
+        try:
+            await self._client.start_workflow(
+                CARD,
+                to_wire(note),
+                id=key,
+                task_queue=QUEUE,
+                id_reuse_policy=ONCE,
+                execution_timeout=TOLD_FOR,
+                rpc_timeout=SOON,
+            )
+        except WorkflowAlreadyStartedError:
+            state = await self._read(key)
+            if state.over_at is None and state.begun_at is not None and at - state.begun_at > STALE:
+                await self._signal(key, note)
+                state = await self._read(key)
+            if state.over_at is not None:
+                return e.ReminderSent(at=state.over_at, approval=approval.id, due=due, **where)
+            if state.begun_at is not None and state.holder != self._me:
+                return replace(begun, at=state.begun_at, by=state.holder)
+        return None
 
     async def find_lost(self, feed: FileFeed) -> None:
         """Note in the mirror the cards that it does not know of: it was lost, or other servers have posted them."""
@@ -167,7 +223,7 @@ class NamespaceCards(LocalCards):
     def _lost(self, state: CardState, first: CardNote) -> Iterator[tuple[str, CardEvent]]:
         where: dict[str, Any] = {"channel": first.channel, "place": first.place, "is_notice": first.is_notice}
         approval = self._runner.journal.store.get_approval(first.approval)
-        if approval is None or state.begun_at is None:
+        if approval is None or state.begun_at is None or first.step:
             return
         event: CardEvent = e.CardBegun(at=state.begun_at, approval=first.approval, **where)
         if state.posted is not None:
@@ -180,7 +236,7 @@ class NamespaceCards(LocalCards):
 
     def _note(self, kind: Any, event: CardEvent | ReminderEvent) -> CardNote:
         said = {name: getattr(event, name) for name in CardNote.__struct_fields__ if hasattr(event, name)}
-        return CardNote(kind=kind, by=self._me, **said)
+        return CardNote(**{**said, "kind": kind, "by": self._me})
 
     async def _signal(self, key: str, note: CardNote) -> None:
         await self._client.get_workflow_handle(key).signal("note", to_wire(note), rpc_timeout=SOON)
@@ -201,3 +257,10 @@ class NamespaceCards(LocalCards):
                 continue
             for document in await self._client.data_converter.decode(payloads):
                 yield msgspec.convert(document, CardNote), event.event_time.ToDatetime(UTC)
+
+
+def _key(approval: Approval, event: CardEvent | ReminderEvent) -> str:
+    """Return the id of the workflow that claims what an event is about."""
+    if isinstance(event, e.ReminderSent):
+        return told_id(approval.id, target_of(event), approval.step)
+    return card_id(approval.id, target_of(event))

@@ -50,8 +50,6 @@ _STATUS: Final = {decision: status for status, decision in DECISIONS.items()}
 class Deciding:
     def __init__(self, trees: Trees) -> None:
         self._trees = trees
-        self._marked = set[str]()
-        """Roots of trees whose decisions no workflow has claimed."""
 
     async def decide(
         self, approval: str, decision: Decision, channel: str | None, batch: str | None = None
@@ -77,7 +75,7 @@ class Deciding:
             check_end(decision.uses, decision.until, now, is_counted=False)
         for rule in rules_for_all(found, decision, now):
             await self._trees.rules.check_room(rule)
-        if found.expires_at is not None and found.expires_at <= now:
+        if found.expires_at is not None and found.expires_at < now:
             return DecisionResult(kind="closed", approval=approval, status="expired")
         with server_errors(self._trees.named, maybe_done=True):
             try:
@@ -96,13 +94,11 @@ class Deciding:
         """Return an approval that is pending; or what became of it."""
         root, approval = request.root, request.approval
         known = self._trees.store.get_approval(approval)
-        if known is not None and known.status == "pending" and root in self._marked:
+        if known is not None and known.status == "pending" and root in self._trees.mirror.signalled:
             return known
         described = await self._trees.namespace.describe(root)
         memo = await described.memo()
-        if memo.get(SIGNALS):
-            self._marked.add(root)
-        elif (claimed := await self._claimed(request)) is not None:
+        if not memo.get(SIGNALS) and (claimed := await self._claimed(request)) is not None:
             return claimed
         if (pending := await self._trees.find_in_memo(described, approval)) is not None:
             return pending

@@ -33,11 +33,11 @@ async def fork_tree(trees: Trees, runner: Runner, command: ForkCommand, who: str
     mark = digest_of_value(["fork", root, forking.fork.before])
     entries = [*forking.copied(who, command.version, runner.clock.now())]
     start = start_with(trees, fork, entries, who)
-    if not await start_tree(trees, start, mark):
+    if (run := await start_tree(trees, start, mark)) is None:
         described = await trees.namespace.describe(fork)
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(f"session {fork} exists already; choose another id for the fork")
-    await trees.until_accepted(fork, wanted_by(entries))
+    await trees.until_accepted(fork, run, wanted_by(entries))
     note = ForkNote(fork=fork, before=forking.fork.before)
     if await trees.namespace.why_ended(await trees.namespace.describe(root)) is None:
         await send_command(trees, root, "forked", root, who, msgspec.json.encode(note).decode(), check=any_session)

@@ -70,7 +70,7 @@ from supervisor.temporal.wire import from_wire
 
 T = TypeVar("T")
 NO_HUSH: Final = (
-    "each server of a namespace reminds people by itself, so that none can be acknowledged or snoozed: decide the "
+    "each server of a namespace lets the steps come by itself, so that none can be acknowledged or snoozed: decide the "
     "approvals, or make the steps of [[escalation]] longer"
 )
 
@@ -129,14 +129,16 @@ class TemporalSupervisor(Supervisor):
         self.trees = Trees(client, named, self._store, self.mirror)
         self._rules = self.trees.rules
         self._deciding = Deciding(self.trees)
+        self._inside = Inside(self._store)
 
     def __repr__(self) -> str:
         return f"<supervisor at {self.where}>"
 
     async def _admit(self, command: c.Command[Any], law: c.Law, by: str | None) -> str:
         if law.inside != "allowed":  # which call started a process is not known there
-            await self.mirror.find_workers()
-            Inside(self._store).refuse(law.doing)
+            if self._inside.needs_owners:
+                await self.mirror.find_workers()
+            self._inside.refuse(law.doing)
         return await self._admission.of_command(command, law, by)
 
     # -- commands ----------------------------------------------------------------------------------------------------

@@ -45,11 +45,11 @@ class TemporalRun(Run[R]):
 
     async def _near(self) -> Run[R]:
         """Return the run as the mirror has it."""
-        await self._trees.read(self.session)
         found: Run[R] = await self._reads.get_run(self.session, number=self.number, agent=self._spec)
         return found
 
     async def find_outcome(self) -> Outcome[R] | None:
+        await self._trees.read(self.session)
         return await (await self._near()).find_outcome()
 
     async def outcome(self) -> Outcome[R]:

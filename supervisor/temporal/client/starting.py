@@ -70,16 +70,16 @@ async def start_session(trees: Trees, command: commands.Start, who: str) -> tupl
     document = to_wire(start)
     bounded = [] if command.budget is None else [document["budget"]]
     mark = digest_of_value([start.agent, document.get("given", []), *bounded])
-    is_new = await start_tree(trees, start, mark)
-    if not is_new:
+    run = await start_tree(trees, start, mark)
+    if run is None:
         described = await trees.namespace.describe(root)
         if (await described.memo()).get("start") != mark:
             raise SessionConflict(
                 f"session {root} belongs to another agent, or was started with another input or budget; choose "
                 "another id"
             ) from None
-    await trees.until_accepted(root, [Wanted(name=start.agent)])
-    return root, is_new
+    await trees.until_accepted(root, run, [Wanted(name=start.agent)])
+    return root, run is not None
 
 
 def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> Start:
@@ -110,19 +110,19 @@ def start_with(trees: Trees, root: str, entries: Iterable[Entry], who: str) -> S
     )
 
 
-async def start_tree(trees: Trees, start: Start, mark: str) -> bool:
-    """Start the workflow of a tree, with a mark in its memo by which the same start is known. Return whether there was
-    none of its id, or one that a worker has refused. One that Temporal has ended keeps its id."""
-    if await _try_start(trees, start, mark, WorkflowIDReusePolicy.REJECT_DUPLICATE):
-        return True
+async def start_tree(trees: Trees, start: Start, mark: str) -> str | None:
+    """Start the workflow of a tree, with a mark in its memo by which the same start is known. Return its run, if there
+    was none of its id, or one that a worker has refused. One that Temporal has ended keeps its id."""
+    if (run := await _try_start(trees, start, mark, WorkflowIDReusePolicy.REJECT_DUPLICATE)) is not None:
+        return run
     described = await trees.namespace.describe(start.session)
     if described.status == WorkflowExecutionStatus.FAILED and await trees.namespace.why_ended(described) is None:
         return await _try_start(trees, start, mark, ONCE)  # a worker has refused it
-    return False
+    return None
 
 
-async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDReusePolicy) -> bool:
-    """Start the workflow of a tree, unless the policy forbids it. Return whether it was started. Where the namespace
+async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDReusePolicy) -> str | None:
+    """Start the workflow of a tree, unless the policy forbids it. Return its run; None if it does. Where the namespace
     lacks the search attributes for people, it has none of them."""
     root = start.session
     if trees.has_attributes:
@@ -130,7 +130,7 @@ async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDRe
     try:
         with server_errors(trees.named, maybe_done=True):
             try:
-                await trees.client.start_workflow(
+                begun = await trees.client.start_workflow(
                     TREE,
                     to_wire(start),
                     id=root,
@@ -146,5 +146,6 @@ async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDRe
                 trees.has_attributes = False
                 return await _try_start(trees, msgspec.structs.replace(start, has_attributes=False), mark, policy)
     except WorkflowAlreadyStartedError:
-        return False
-    return True
+        return None
+    trees.mirror.signalled.add(root)
+    return begun.result_run_id

@@ -118,9 +118,12 @@ class Trees:
     async def is_open(self, root: str) -> bool:
         return bool((await self.namespace.describe(root)).status == WorkflowExecutionStatus.RUNNING)
 
-    async def until_accepted(self, root: str, wanted: Sequence[Wanted]) -> None:
-        """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives.
-        `wanted`: what the tree needs of its worker. Raises UnknownAgent if no worker has it."""
+    async def until_accepted(self, root: str, run: str | None, wanted: Sequence[Wanted]) -> None:
+        """Wait until a worker has begun a tree, or has refused to, for a bounded time: it begins when one lives. `run`:
+        that of its workflow, if this client has started it just now; `wanted`: what the tree needs of its worker.
+        Raises UnknownAgent if no worker has it."""
+        if run is not None and await self.mirror.read_first(root, run):
+            return
         pause, is_offered = POLL_SECONDS, False
         with anyio.move_on_after(SOON_ENOUGH):
             while True:

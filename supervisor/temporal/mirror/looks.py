@@ -2,8 +2,8 @@
 
 A tree is read at once if it is new, if it asks something else than before, or if it is open no more. Otherwise it is
 read after a while, twice as long each time. After SELDOM it rests: the list of trees tells when it asks or ends. What
-else it does is seen when it is the one that has rested longest, since each list is followed by a look at that one; and
-whenever a person reads it. A tree that was read after its end is looked at no more.
+else it does is seen when it is the one that has rested longest, since every SELDOM one is looked at; and whenever a
+person reads it. A tree that was read after its end is looked at no more.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +44,7 @@ class Looks:
 
     def __init__(self) -> None:
         self.by_root: dict[str, Look] = {}
+        self._rested_at = 0.0
         self._ended: dict[str, str] = {}
         """Roots of trees that have ended, and were not read since, with the runs that have."""
 
@@ -57,7 +58,10 @@ class Looks:
         return True
 
     def find_rested(self) -> str | None:
-        """Return the tree that has rested longest, once after each list."""
+        """Return the tree that has rested longest, at most once in SELDOM."""
+        if anyio.current_time() < self._rested_at + SELDOM_SECONDS:
+            return None
+        self._rested_at = anyio.current_time()
         rested = [(look.due_at, root) for root, look in self.by_root.items() if look.rests]
         return min(rested)[1] if rested else None
 

@@ -12,6 +12,8 @@ Rules
   before, and which have ended. These are read at once; the others by and by (looks.py). While nothing happens, it
   lists them every IDLE seconds. Its reads take what is there, also while no worker answers.
 - A tree is asked for its entries only if its history has grown since it was read. So one that waits costs no query.
+
+The module is longer than 400 lines because reading a tree and following all of them share what is known of each.
 """
 
 from collections import Counter
@@ -49,7 +51,7 @@ from supervisor.temporal.mirror.looks import Look, Looks
 from supervisor.temporal.mirror.namespace import OPEN, POLL_SECONDS, NamespaceReader, NotReplayed
 from supervisor.temporal.mirror.store import Feed, MirrorFile, MirrorStore, Reached, Row
 from supervisor.temporal.mirror.stuck import tries
-from supervisor.temporal.wire import QUEUE
+from supervisor.temporal.wire import QUEUE, SIGNALS
 
 log = FactLog(__name__)
 
@@ -63,7 +65,7 @@ IDLE_SECONDS: Final = 5.0
 """Seconds between two lists of the trees while nothing happens."""
 WATCHED_SECONDS: Final = 1.0
 """Seconds between two looks at a tree that a person watches, and that waits."""
-WORKERS_SEEN_SECONDS: Final = 15.0
+WORKERS_SEEN_SECONDS: Final = 30.0
 """Seconds between two looks at the workers."""
 GIVE_UP_SECONDS: Final = 60.0
 """Seconds for which a lost server is waited for."""
@@ -92,6 +94,8 @@ class Mirror:
         self._workers_at = 0.0
         self._lengths: dict[str, tuple[str, int]] = {}
         """By root: the run and the length of its history when it was read last."""
+        self.signalled = set[str]()
+        """Roots of open trees whose decisions no workflow has claimed."""
         self._pause = POLL_SECONDS
         self._listed_at = 0.0
         self._is_told = False
@@ -112,6 +116,18 @@ class Mirror:
             if not self._is_followed or self._store.get_session(root) is None:
                 raise
         self._journal.catch_up()
+
+    async def read_first(self, root: str, run: str) -> bool:
+        """Read what a tree has done in the first task of its workflow, which was started just now, by one request: the
+        answer comes with the task. Return whether a worker has begun it; one that does not soon may yet."""
+        async with self._locks.setdefault(root, anyio.Lock()):
+            found = await self.namespace.find_first(root, run)
+            if found is None or not found.rows or self._feed.reached(root).position:
+                return found is not None and bool(found.rows)
+            rows = [(session, body) for _, session, body in found.rows]
+            await self._feed.add(root, rows, Reached(run, found.rows[-1][0], is_closed=False))
+        self._journal.catch_up()
+        return True
 
     async def read_all(self) -> None:
         """Read what is new in every tree, unless every tree is followed. A tree whose history the workers cannot
@@ -183,7 +199,7 @@ class Mirror:
             self._looks.forget(root)
             return False
         length = described.run_id, described.history_length
-        if is_open and self._lengths.get(root) == length and root not in self.blocks and not tries(described):
+        if is_open and not self._may_have_news(described, length):
             return False
         cause = await self.namespace.why_ended(described)
         after = self._feed.reached(root).position
@@ -208,6 +224,13 @@ class Mirror:
         self._lengths[root] = length
         return had_news if is_open else await self._end(described, after, cause) or had_news
 
+    def _may_have_news(self, described: Any, length: tuple[str, int]) -> bool:
+        """Note how decisions come to an open tree, and return whether it is to be asked for its entries."""
+        if SIGNALS in described.raw_description.workflow_execution_info.memo.fields:
+            self.signalled.add(described.id)
+        has_grown = self._lengths.get(described.id) != length
+        return has_grown or described.id in self.blocks or tries(described) > 0
+
     async def _end(self, described: Any, after: int, cause: str | None) -> bool:
         """Note that a tree was read after its end. Return whether that has ended something. `cause`: how Temporal has
         ended it."""
@@ -218,6 +241,7 @@ class Mirror:
         await self._feed.add(root, last, Reached(described.run_id, after, is_closed=True))
         self._looks.forget(root)
         self._lengths.pop(root, None)
+        self.signalled.discard(root)
         return bool(last)
 
     async def _has_ended(self, root: str, unread: ServerUnavailable) -> bool:
@@ -356,7 +380,8 @@ class Mirror:
         wanted += self._looks.find_closed(opened, self._is_read)
         self._is_followed = True
         had_news = await self._read_some(wanted[::-1])  # listed newest first
-        if (rested := self._looks.find_rested()) is not None and rested not in wanted:
+        rested = self._looks.find_rested()
+        if rested is not None and rested not in wanted:
             had_news = await self._read_some([rested]) or had_news
         self._pause = POLL_SECONDS if had_news else min(IDLE_SECONDS, 2 * self._pause)
         self._seen_at = now

@@ -46,6 +46,8 @@ POLL_SECONDS: Final = 0.2
 """Seconds between two looks at the trees that are watched."""
 PATIENCE: Final = timedelta(seconds=5)
 """How long a worker may take to answer for a tree: another one is asked after 2 s (worker/worker.py)."""
+FIRST: Final = timedelta(seconds=2)
+"""How long the first task of a tree may take, until its client looks whether a worker lacks what it needs."""
 FIRST_TASK: Final = 10
 """The events that a tree has at most whose first task has failed, and that are read of a history, newest first."""
 OPEN: Final = WorkflowExecutionStatus.RUNNING
@@ -160,6 +162,14 @@ class NamespaceReader:
         if described.status in ENDED:
             return await self._entries_of_ended(described.id, after, cause)
         return await self._entries_at_end(described, after)
+
+    async def find_first(self, root: str, run: str) -> Entries | None:
+        """Return the first entries of a tree that was started just now; None if no worker tells them soon."""
+        handle = self._client.get_workflow_handle(root, run_id=run)
+        try:
+            return Entries.decompressed(await self._ask(handle, root, "entries", 0, FIRST))
+        except (ServerUnavailable, NotFound):
+            return None
 
     async def find_block(self, described: Any) -> Block | None:
         """Return why no worker can go on with an open tree, as far as the server knows; see stuck.py."""

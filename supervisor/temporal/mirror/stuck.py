@@ -5,7 +5,8 @@ Rules
   it is lost. Temporal gives the task to a worker again and again: the tree goes on with the first one that can do it.
 - A task that does not follow the history is told from its first failure on. Any other task is told after FAILED_TASKS
   failures: workers die, and some lack an agent.
-- The server knows it: no worker is asked. It keeps the first failure in the history, and counts the others.
+- The server knows it: no worker is asked. It keeps the first failure in the history, and counts the others. A worker
+  has left there what its code asks for (worker/diverged.py), unless it has died.
 - Activities of calls and steps are named by their operations (workflow/bodies.py), and so is what reads the rules for
   a call (workflow/environment.py). What else there is, is told by its kind.
 """
@@ -21,13 +22,15 @@ from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from supervisor.core.blocking import Block
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import split_operation_id
-from supervisor.temporal.connection import SOON
-from supervisor.temporal.wire import MISSING
+from supervisor.runtime.attempt.divergence import told_operation
+from supervisor.temporal.connection import SOON, is_no_workflow
+from supervisor.temporal.wire import MEMO, MISSING, diverged_id
 
 FAILED_TASKS: Final = 3
 """How often a task has failed, or was not ended in time, when its tree counts as blocked."""
@@ -100,20 +103,50 @@ async def block_of(client: Client, root: str, run: str | None, failure: str) -> 
         if (ids and _name_of(each) == ids["held"]) or (number and each.event_id == int(number["id"])):
             event = each
             break
+    told = await _told_by_worker(client, root, run)
     name = "" if event is None else _name_of(event)
     operation = _OF_OPERATION.fullmatch(name)
     asked = "nothing" if _NOTHING in failure else None
     if machine is not None:
         asked = _INSTEAD.get(machine["asked"])
+        if asked == _ASKED:
+            asked = next(iter(told.values()), asked)
     if ids is not None:
-        asked = _told(ids["asked"]) or None
+        found = _OF_OPERATION.fullmatch(ids["asked"])
+        asked = (told.get(found["operation"]) if found else None) or _told(ids["asked"]) or None
+    held = "" if event is None else await _held_by(client, event) or _told(name) or _HELD.get(event.event_type, name)
     return Block(
         why="path",
         cause=printable_text(f"the agent asked for {asked} instead" if asked else failure),
         operation=None if operation is None else operation["operation"],
-        held="" if event is None else printable_text(_told(name) or _HELD.get(event.event_type, name)),
+        held=printable_text(held),
         held_at=None if event is None else event.event_time.ToDatetime(UTC),
     )
+
+
+async def _told_by_worker(client: Client, root: str, run: str | None) -> dict[str, str]:
+    """Return what code has asked for that does not follow a history, as people read it, by operation."""
+    try:
+        described = await client.get_workflow_handle(root, run_id=run).describe(rpc_timeout=SOON)
+        told = await client.get_workflow_handle(diverged_id(described.run_id)).describe(rpc_timeout=SOON)
+    except RPCError as error:
+        if not is_no_workflow(error):
+            raise
+        return {}
+    return dict((await told.memo())["asked"])
+
+
+async def _held_by(client: Client, event: HistoryEvent) -> str:
+    """Return the call or the question with which an event has shown what people are asked; "" for another event."""
+    if not event.HasField("workflow_properties_modified_event_attributes"):
+        return ""
+    memo = event.workflow_properties_modified_event_attributes.upserted_memo.fields[MEMO]
+    (shown,) = await client.data_converter.decode([memo])
+    if not shown["pending"]:
+        return ""
+    asked = shown["pending"][-1]
+    is_call = asked.get("kind", "call") == "call"
+    return told_operation(*(("call", asked["tool"], asked["arguments"]) if is_call else ("ask", "", asked["question"])))
 
 
 async def _newest_first(client: Client, described: Any) -> AsyncIterator[HistoryEvent]:

@@ -38,11 +38,11 @@ from supervisor.temporal.wire import QUEUE, queue_of
 from supervisor.temporal.worker.bodies import Bodies
 from supervisor.temporal.worker.couriers import Couriers
 from supervisor.temporal.worker.determinism import refuse_undetermined
+from supervisor.temporal.worker.diverged import TellingRunner
 from supervisor.temporal.worker.long_steps import be_patient
 from supervisor.temporal.worker.namespace import NamespaceActivities
 from supervisor.temporal.worker.offered import Offered
 from supervisor.temporal.worker.probes import address_of, answering
-from supervisor.temporal.worker.unstarted import TaskRunner
 from supervisor.temporal.workflow.workflows import PINNED, WORKFLOWS, CourierWorkflow, Offer
 
 log = FactLog(__name__)
@@ -145,7 +145,7 @@ async def work(
         workflows=workflows if room.queue is None else [],
         activities=[bodies.run, *(namespace.activities if room.queue is None else ())],
         interceptors=[Offer(by_name, lost_after, bodies.hurry)],
-        unsandboxed_workflow_runner=TaskRunner(),
+        unsandboxed_workflow_runner=TellingRunner(client),
         deployment_config=None
         if version is None
         else WorkerDeploymentConfig(

@@ -38,12 +38,13 @@ class CardWorkflow:
 
 @workflow.defn(name=BARE_CLAIM, sandboxed=False)
 class BareClaimWorkflow:
-    """Claims something by its id alone; its memo says for what. There are four of them:
+    """Claims something by its id alone; its memo says for what. There are five of them:
 
     - an approval for its expiry, or for its withdrawal, under the id with which a decision would claim it
     - the end of a tree for the workflow that goes on with it (turns.py)
     - a tree that no worker has begun, and whose client was refused: no list shows it (client/trees.py). The cancel that
       goes with it is in the history of the tree only when no worker is at its task.
+    - nothing: it tells what code asks for that does not follow the history of a tree (worker/diverged.py)
     """
 
     @workflow.run

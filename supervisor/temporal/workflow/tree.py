@@ -23,6 +23,8 @@ from temporalio.exceptions import ApplicationError
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import to_json
 from supervisor.core.errors import SupervisorError, UnknownAgent
+from supervisor.core.events import QuestionAsked, ToolCallRequested
+from supervisor.runtime.attempt.divergence import told_request
 from supervisor.runtime.journal.hub import INBOX
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.runtime.people.releasing import Releasing
@@ -61,6 +63,19 @@ class Tree:
         if self._start is not None and self._start.follows is not None:  # nothing was taken over yet
             return Entries(rows=[], last=0, earlier=None if is_all_there_is else self._start.follows).compressed()
         return self._store.since(after, is_all_there_is=is_all_there_is).compressed()
+
+    def asked_until(self) -> int:
+        return self._store.last_position()
+
+    def asked_after(self, position: int) -> dict[str, str]:
+        """Return the calls and questions that were asked for after a position, as people read them, by operation: first
+        those that a person decides."""
+        carried = 0 if self._start is None or self._start.carried is None else self._start.carried.last
+        events = [row.event for row in self._store.rows(max(position, carried))]
+        asked = [each for each in events if isinstance(each, ToolCallRequested | QuestionAsked)]
+        waiting = {each.operation for each in self._store.find_approvals(limit=None)}
+        asked.sort(key=lambda each: each.operation not in waiting)
+        return {each.operation: told_request(each.operation, each) for each in asked}
 
     def answer(self, command: str) -> Any:
         """Return what a command came to, as {"answer": ...}; None if it was not done yet, or long ago."""

@@ -115,6 +115,14 @@ class TreeWorkflow:
             )
         return ended
 
+    def asked_until(self) -> int:
+        """Return the position until which it has asked for something."""
+        return self._tree.asked_until()
+
+    def asked_after(self, position: int) -> dict[str, str]:
+        """Return what it has asked for after a position, by operation."""
+        return self._tree.asked_after(position)
+
     @workflow.signal
     def decide(self, document: dict[str, Any]) -> None:
         self._tree.take(from_wire(document, DecisionRequest))

@@ -1,5 +1,6 @@
 """A real Chromium, driven as a person would drive it; tests say skipped where there is none."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,6 @@ class Person:
     def __init__(self, browser: Any, daemon: DaemonProcess, **options: Any) -> None:
         self.daemon = daemon
         self.complaints: list[str] = []
-        self.cdp: Any = None
         self.context = browser.new_context(base_url=daemon.url, **options)
         self.context.set_default_timeout(PATIENCE)
         self.page = self.context.new_page()
@@ -52,13 +52,23 @@ class Person:
         found.first.wait_for(state="visible")
         return found.first
 
-    def drawn(self) -> float:
-        """Return the processor's seconds that the page has taken for scripts, styles and layout."""
-        if self.cdp is None:
-            self.cdp = self.context.new_cdp_session(self.page)
-            self.cdp.send("Performance.enable", {"timeDomain": "threadTicks"})
-        found = {each["name"]: each["value"] for each in self.cdp.send("Performance.getMetrics")["metrics"]}
-        return sum(found[f"{what}Duration"] for what in ("Script", "RecalcStyle", "Layout"))
+    @contextmanager
+    def counted(self) -> Iterator[dict[str, int]]:
+        """Count what the page draws inside: nodes that come or go, elements whose style, and boxes whose place is
+        computed. `all`: the elements of the page."""
+        done: dict[str, int] = {}
+        self.page.evaluate(
+            """() => { window.moved = 0; (window.watch = new MutationObserver((all) => { for (const each of all)
+            window.moved += each.addedNodes.length + each.removedNodes.length; })).observe(document, {childList: true,
+            subtree: true}); }"""
+        )
+        self.context.browser.start_tracing(page=self.page, categories=["devtools.timeline"])
+        yield done
+        for event in json.loads(self.context.browser.stop_tracing())["traceEvents"]:
+            args = event.get("args", {})
+            done["styled"] = done.get("styled", 0) + args.get("elementCount", 0)
+            done["laid out"] = done.get("laid out", 0) + args.get("beginData", {}).get("dirtyObjects", 0)
+        done["nodes"], done["all"] = self.page.evaluate("[window.moved, document.querySelectorAll('*').length]")
 
     def leave(self) -> None:
         self.context.close()

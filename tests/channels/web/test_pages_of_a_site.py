@@ -9,7 +9,7 @@ import anyio
 import httpx
 import pytest
 from served_agents import asking_many, chatting, listening, note, noting
-from sites import csrf_of, world
+from sites import HOST, csrf_of, world
 from test_who_may import log_in
 from watching import next_of
 
@@ -306,3 +306,81 @@ async def test_an_edit_on_the_page_shows_its_evidence_and_the_same_form_again_co
         assert "it would note milk" in other.text
         await bob.post(place, decision="edit", arguments='{"text": "salt"}', seen=seen)
         assert await run.result() == "noted salt"
+
+
+async def test_the_first_rows_of_many_are_sent_before_the_rest_is_drawn():
+    """A browser shows them while the others come; what is sent is compressed if the browser takes that."""
+    async with world() as here, here.client("olga") as client:
+        await here.supervisor.start(asking_many, 200, requester="olga")
+        async with here.supervisor.watch_approvals() as watch:
+            for _ in range(200):
+                await anext(watch)
+        sent = []
+
+        async def send(message):
+            sent.append(message.get("body", b""))
+
+        given = [(b"host", HOST.encode()), (b"authorization", b"Bearer olga")]
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": given, "query_string": b""}
+        await here.app(scope, anyio.sleep_forever, send)
+        _, first, *rest = sent
+        assert 0 < first.count(b"<article") < 20
+        assert len(first) < 20_000
+        assert b"".join([first, *rest]).count(b"<article") == 200
+        answer = await client.get("/")
+        assert answer.headers["content-encoding"] == "gzip"
+        assert answer.text.count("<article") == 200
+        assert answer.num_bytes_downloaded < len(answer.content) / 8
+
+
+async def test_a_brief_stream_shows_nothing_of_what_would_run():
+    """A page hears only that something has changed: a long call is not sent again, and counts as not shown."""
+    async with world() as here, anyio.create_task_group() as tasks:
+        asked = await here.ask(text="x" * 45_000)
+        heard = []
+
+        async def send(message):
+            heard.append(message.get("body", b""))
+            if b"event: approval" in heard[-1]:
+                tasks.cancel_scope.cancel()
+
+        given = [(b"host", HOST.encode()), (b"authorization", b"Bearer olga")]
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/api/events",
+            "headers": given,
+            "query_string": b"brief=true",
+        }
+        await here.app(scope, anyio.sleep_forever, send)
+    assert asked.id in heard[-1].decode()
+    assert len(heard[-1]) < 500
+    assert not here.site.shown.to("olga")
+
+
+async def test_a_person_on_a_page_is_on_what_it_names_and_nothing_else(tmp_path):
+    """A10: who may not decide it is refused, a form without a word does nothing, and an unknown id is said."""
+    async with site(tmp_path) as (supervisor, browser):
+        first = await an_approval(supervisor)
+        other = await supervisor.start(noting, {"milk": "/dev/null"}, requester="ana")
+        second = (await next_of(other.watch_approvals())).id
+        named = {f"one.{first}": ""}
+        for name, form, status in (
+            ("eve", {"hush": "on", **named}, 403),
+            ("bob", named, 422),
+            ("bob", {"hush": "on"}, 422),
+            ("bob", {"hush": "on", "one.unknown": ""}, 404),
+        ):
+            someone = await browser(name)
+            assert (await someone.post("/hushes", **form)).status_code == status
+        bob = await browser("bob")
+        assert "You are on it" in (await bob.post("/hushes", hush="on", **named)).text
+        assert "You hear nothing of it until" in (await bob.post("/hushes", hush="30", **named)).text
+        approval = await supervisor.get_approval(first)
+        assert (approval.status, approval.acknowledged.by, approval.snoozed[0].by) == ("pending", "bob", "bob")
+        page = (await bob.get("/")).text
+        assert "bob is on it" in page
+        assert "bob hears of it after" in page
+        assert (await supervisor.get_approval(second)).acknowledged is None
+        await supervisor.decide(first, Deny(by="ana"))
+        assert "Nothing of that waits any more" in (await bob.post("/hushes", hush="on", **named)).text

@@ -172,7 +172,7 @@ async def slow() -> str:
     return "slow"
 
 
-async def test_what_is_in_flight_goes_on_while_the_question_is_open():
+async def test_a_call_in_flight_goes_on_while_the_question_is_open():
     """It was let begin, and its result is journaled."""
 
     @agent

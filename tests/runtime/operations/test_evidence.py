@@ -107,6 +107,32 @@ async def test_evidence_comes_after_the_request_and_is_shown(store):
     assert effects == ["t"]
 
 
+@agent
+async def claims(ctx: Context) -> str:
+    called = foreign_tool("coder.edit", _changed_nothing)
+    called.claimed = "-one\n+two"
+    return (await ctx.call(called, {"path": "a"})).kind
+
+
+async def _changed_nothing(arguments) -> None:
+    pass
+
+
+async def test_a_claim_of_the_caller_is_evidence_in_the_append_of_the_request(store):
+    """Each store lists it from the first moment on; nothing is read again before the call runs."""
+    async with opened(store) as supervisor:
+        run = await supervisor.start(claims, session="s")
+        asked = await next_of(supervisor.watch_approvals())
+        assert [(each.kind, each.text, each.digest) for each in asked.evidence] == [
+            ("claim", "-one\n+two", asked.digest)
+        ]
+        assert asked.evidence == (await supervisor.find_approvals()).items[0].evidence
+        found = names(store, "s")
+        assert found[found.index("ToolCallRequested") + 1] == "EvidenceTaken"
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert (await run.result(), found.count("EvidenceTaken")) == ("ok", 1)
+
+
 async def test_a_call_whose_state_has_changed_is_denied_without_effect(store):
     async with opened(store) as supervisor:
         run = await supervisor.start(deletes, "t", session="s")

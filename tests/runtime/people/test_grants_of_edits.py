@@ -2,9 +2,10 @@
 
 import pytest
 from scenes import opened
+from test_releasing import waiting
 from watching import next_of
 
-from supervisor import Approve, Context, agent, foreign_tool, tool
+from supervisor import Approve, Context, agent, allow, deny, foreign_tool, tool
 from supervisor.core.errors import InvalidInput
 
 pytestmark = pytest.mark.anyio
@@ -85,3 +86,37 @@ async def test_a_grant_to_one_editor_of_claude_code_is_one_to_each(folder):
         asked = await next_of(supervisor.watch_approvals())
         assert asked.arguments["file_path"].endswith("/out/x")
         assert done == [inside] * 3
+
+
+@agent
+async def edits_at_once(ctx: Context, calls: list[tuple[str, str]]) -> list[str]:
+    """Make calls of Claude Code's tools, in a sub-agent each."""
+    children = [await ctx.spawn(edits_as_claude, [call]) for call in calls]
+    return [await child.result() for child in children]
+
+
+@pytest.mark.parametrize(
+    ("how", "left"), [("a card", "ejpy"), ("a card, for one use", None), ("a rule", "ejpy"), ("a path", "bcejy")]
+)
+async def test_a_grant_decides_the_edits_that_wait_already_and_no_others(folder, how, left):
+    """A person who grants the folder is not asked again about the twenty edits that wait there. Where a path leads is
+    settled then; a script, a place that a rule denies, and a place elsewhere wait on."""
+    (folder / "e").symlink_to("/etc")
+    (folder / "in").symlink_to(folder)
+    calls = [*(("Edit", f"{folder}/a{each}") for each in range(17)), ("Write", f"{folder}/b")]
+    calls += [("MultiEdit", f"{folder}/c"), ("Edit", f"{folder}/in/d"), ("Edit", f"{folder}/e/e"), ("Edit", "/srv/y")]
+    calls += [("Edit", f"{folder}/p/package.json"), ("Edit", f"{folder}/kept/j")]
+    grant = GRANT.format(folder)
+    async with opened() as supervisor:
+        await supervisor.start(edits_at_once, calls, session="s", cwd=str(folder))
+        first, *_ = await waiting(supervisor, 24)
+        await supervisor.add_rule(deny("Edit", f"{folder}/kept/**"), by="ana")
+        if how.startswith("a card"):
+            uses = None if left else 1
+            decision = Approve(by="ana", scope="session", pattern=grant, uses=uses)
+            assert len((await supervisor.decide(first.id, decision)).released) == (uses or 19)
+        else:
+            rule = allow("Edit", grant if how == "a rule" else f"{folder}/**")
+            await supervisor.add_rule(rule, by="ana", pending=True)
+        names = [each.arguments["file_path"] for each in await waiting(supervisor, len(left or range(22)))]
+    assert left is None or sorted(name.removesuffix("/package.json")[-1] for name in names) == sorted(left)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Raw
 from store_stories import append, asked, at, created, decided, everything, finished, rows, started
 
+from supervisor import Context, agent, open_supervisor, tool
 from supervisor.core import events as e
 from supervisor.core.calls.rules import allow
 from supervisor.core.rows import JournalEntry
@@ -25,6 +26,18 @@ def store(path):
     store.open()
     yield store
     store.close()
+
+
+@tool
+async def act(note: str) -> str:
+    """Do what a person must allow."""
+    return note
+
+
+@agent
+async def asks(ctx: Context) -> None:
+    """Call it, and wait."""
+    await ctx.call(act, "x")
 
 
 def told():
@@ -63,6 +76,19 @@ def test_a_shared_beginning_is_not_written_again(store):
     assert not any(b"/srv/agents.py" in body for body in bodies)
     assert sum(b'"p-a"' in body for body in bodies) == 1
     assert len(columns(store.path, "SELECT text FROM head WHERE text LIKE '%/srv/agents.py%'")) == 1
+
+
+@pytest.mark.anyio
+async def test_the_common_part_of_requests_is_kept_once(path):
+    """What today's code makes of a plain request: so an approval that waits takes few bytes beyond its arguments."""
+    async with open_supervisor(path) as supervisor:
+        await supervisor.start(asks)
+        async with supervisor.watch_approvals() as inbox:
+            found = await anext(inbox)
+        (entry,) = supervisor.store.journal(found.session, only=["ToolCallRequested"])
+    (body,) = columns(path, "SELECT body FROM event WHERE approval IS NOT NULL")
+    assert set(msgspec.json.decode(body)) == {"at", "operation", "tool", "arguments", "digest"}
+    assert all((found.why, found.options, found.allowances, entry.event.minutes))
 
 
 def test_a_head_has_no_text_of_a_person_model_or_folder(store):

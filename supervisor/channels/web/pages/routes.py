@@ -8,6 +8,7 @@
     GET  /schedules                                     POST /schedules/{name}          pause, resume, run or remove
     GET  /docs                     the HTTP API
     POST /decisions                several calls, shown whole, and then decided
+    POST /hushes                   a person is on what waits, or wants to hear of it later
     GET  /history                  what was asked before, and a search
     GET  /count                    pending approvals    GET  /static/{name}             style sheet, script, icon
 
@@ -38,6 +39,7 @@ from supervisor.channels.web.endpoints import cursor_of_now, read_run_number
 from supervisor.channels.web.login import ask_to_log_in, read_form
 from supervisor.channels.web.pages import (
     history,
+    hushing,
     inbox,
     reference,
     schedules,
@@ -98,7 +100,7 @@ async def show_inbox(visit: Visit) -> Response:
     are_open = {card.id for card in page.cards}
     visit.show(*(each for each in first if each.id in are_open))
     spent = await _spent_by(visit.supervisor, [section.root for section in page.sections if section.root])
-    stream = stream_url("/api/events", first.cursor)
+    stream = stream_url("/api/events", first.cursor, brief="true")
     model = {
         "page": page,
         "most": inbox.MOST_ROWS,
@@ -106,7 +108,7 @@ async def show_inbox(visit: Visit) -> Response:
         "spent": spent,
         "equal": together.count_equal(first),
     }
-    return await visit.page("inbox.html", "inbox", model)
+    return await visit.long_page("inbox.html", "inbox", model)
 
 
 async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, str]:
@@ -148,7 +150,7 @@ async def _card(
         "told": told,
         "problem": problem,
         "typed": typed,
-        "stream": stream_url("/api/events", after),
+        "stream": stream_url("/api/events", after, brief="true"),
         "part": part,
     }
     return await visit.page("approval.html", "inbox", model, status=status)
@@ -356,6 +358,7 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/", show_inbox),
     ("GET", "/count", count),
     ("POST", "/decisions", together.decide_together),
+    ("POST", "/hushes", hushing.hush),
     ("GET", "/approvals/{id}", show_approval),
     ("POST", "/approvals/{id}/decision", decide),
     ("GET", "/sessions", list_sessions),

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from supervisor.channels.wording.cards import all_facts, decided, headline, path_text
-from supervisor.core.approvals.facts import WANTS, Fact
+from supervisor.core.approvals.facts import WANTS, Fact, instant_text
 from supervisor.core.text.visible import json_text, visible
 from supervisor.core.values import Approval
 
@@ -49,7 +49,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     tone: Literal["pending", "approved", "denied", "gone"]
     ending: str
     others: tuple[str, ...]
-    """What other people did with it: who is on it, and who has voted."""
+    """What people did with it: who is on it, who wants to hear of it later, and who has voted."""
     name: str
     """Its name for screen readers: what, where, for whom and in which session."""
 
@@ -64,7 +64,8 @@ def row_of(approval: Approval, now: datetime) -> Row:
     path, is_pending = path_text(approval.path), approval.status == "pending"
     asks = headline(approval).removeprefix(path).strip()
     name = f"{path} {asks}: {', '.join(_said(each, _MOST_OF_A_VALUE) for each in said)}"
-    what = ", ".join(_in_sight(said)) or visible(approval.tool)
+    in_sight = said[:1] if approval.kind == "question" else said  # its choices are on its card
+    what = ", ".join(_in_sight(in_sight)) or visible(approval.tool)
     is_cut = _CUT in name or len(name) > _MOST_OF_A_NAME
     places = [f"in {where}"] * bool(where) + [f"for {visible(approval.requester)}", f"session {approval.root_session}"]
     return Row(
@@ -86,9 +87,12 @@ def row_of(approval: Approval, now: datetime) -> Row:
 
 
 def _others(approval: Approval, found: Sequence[Fact], now: datetime) -> Iterator[str]:
-    """Yield who is on it now, and who has voted."""
+    """Yield who is on it now, who wants to hear of it later, and who has voted."""
     if (on_it := approval.acknowledged) is not None and on_it.until > now:
         yield f"{visible(on_it.by)} is on it"
+    for each in approval.snoozed:
+        if each.until > now:
+            yield f"{visible(each.by)} hears of it after {instant_text(each.until, now)}"
     yield from (each.text for each in found if each.kind == "ours" and each.name == "votes")
 
 

@@ -64,7 +64,7 @@
     if (now) ahead = now - Date.now();
   }
 
-  // Times are written again in the reader's time zone.
+  // Times are written again in the reader's time zone. What says the same is left alone.
   const clockTime = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
   const dayAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
   function tellTimes(within = document) {
@@ -80,7 +80,8 @@
       const seconds = Math.max(0, Math.floor((now - at) / 1000));
       const [size, unit] = seconds >= 172800 ? [86400, "days"] : seconds >= 3600 ? [3600, "h"]
         : seconds >= 60 ? [60, "min"] : [1, "s"];
-      time.textContent = `${Math.floor(seconds / size)} ${unit} ago`;
+      const text = `${Math.floor(seconds / size)} ${unit} ago`;
+      if (time.textContent !== text) time.textContent = text;
     }
   }
 
@@ -112,6 +113,7 @@
     const shown = live().length;
     $("left-out").hidden = pending <= shown;
     $("left-out-count").textContent = pending - shown;
+    $("hush").hidden = !pending;
     $("empty").hidden = cards.querySelector("[data-card]") !== null || pending > 0;
     $("tidy").hidden = !cards.querySelector('[data-card]:not([data-tone="pending"])');
   }
@@ -129,7 +131,7 @@
     if (last?.dataset.root === card.dataset.root) return last;
     const section = $("section").content.firstElementChild.cloneNode(true);
     section.dataset.root = card.dataset.root;
-    section.querySelector("h2").textContent = card.dataset.title;
+    section.querySelector("h2 span").textContent = card.dataset.title;
     section.querySelector("a").textContent = card.dataset.root;
     section.querySelector("a").href = "/sessions/" + encodeURIComponent(card.dataset.root);
     cards.append(section);
@@ -212,7 +214,8 @@
     else if (card) announce(card.getAttribute("aria-label") + ": " + card.querySelector(".ending").textContent.trim());
   }
 
-  // Votes, and who is on it, are told in the room that an open card has: it keeps its height, and what was typed into it.
+  // Votes, and who is on it, are told in the room that an open card has, and over the end of a row: both keep their
+  // height, and a card what was typed into it.
   function tellOthers(approval) {
     const digests = [...new Set((approval.votes ?? []).map((each) => each.digest))];
     const said = digests.map((digest) => {
@@ -223,7 +226,20 @@
     const onIt = approval.acknowledged;
     const until = onIt && new Date(onIt.until);
     if (until > Date.now() + ahead) said.push(`${onIt.by} is on it, until ${clockTime.format(until)}`);
-    if (said.length) tell(approval.id, said.join("; "));
+    const card = cardOf(approval.id);
+    const before = card.querySelector(".said");
+    if (!said.length) {
+      if (before?.textContent.includes(" is on it")) before.textContent = ""; // not any more: the steps go on
+      return;
+    }
+    const own = card.querySelector(".sent")?.dataset.own ?? "";
+    tell(approval.id, [own, said.join("; ")].join(" ").trim(), "sent", own);
+    if (!isFolded(card)) return;
+    const line = card.querySelector(".line .expires") ?? card.querySelector(".line").appendChild(document.createElement("b"));
+    line.className = "expires";
+    const words = before ?? line.appendChild(document.createElement("span"));
+    words.className = "said";
+    words.textContent = said.join("; ").replace(/, until .*/, ""); // a row has little room
   }
 
   // Open a folded card, or fold an open one. What a card shows is asked of the server when it is opened.
@@ -263,16 +279,20 @@
 
   // -- forms ---------------------------------------------------------------------------------------------------------
 
+  // Whether the server has drawn a page, and not something on the way to it.
+  const isOurs = (found) => "now" in found.body.dataset;
+
   // Send a form, and return the page that answers. Raises SignedOut, or another error if it is not known what became of it.
-  async function send(form, button, tell) {
+  async function send(form, button, tell, more = []) {
     const body = new URLSearchParams(new FormData(form, button));
+    for (const name of more) body.set(name, "");
     body.set("csrf", csrf());
     const buttons = form.querySelectorAll("button");
     for (const each of buttons) each.setAttribute("aria-disabled", "true"); // `disabled` would lose the focus
     const slow = setTimeout(() => tell("Sending…"), SLOW);
     try {
       const [found, response] = await load(form.action, { method: "POST", body, headers: hasFacts(form.closest("[data-card]")?.dataset.card) });
-      if (response.status >= 500) throw new Error(response.statusText); // perhaps of a proxy: it knows nothing
+      if (response.status >= 500 || !isOurs(found)) throw new Error(response.statusText); // of a proxy: it knows nothing
       return [found, response];
     } finally {
       clearTimeout(slow);
@@ -280,12 +300,13 @@
     }
   }
 
-  // Say something in the room that an open card has for it.
-  function tell(id, text, className = "sent") {
+  // Say something in the room that an open card has for it. `own`: what the person's press became, which others' news keep.
+  function tell(id, text, className = "sent", own = "") {
     const line = cardOf(id)?.querySelector(".sent");
     if (!line) return;
     line.className = className;
     line.textContent = text;
+    line.dataset.own = own;
   }
 
   const sending = new Map(); // approval -> the press that is being sent, or whose result is not known
@@ -409,6 +430,50 @@
     }
   }
 
+  // Say that the person is on what the page shows, or wants to hear of it later. If no answer comes, the page asks what
+  // the server knows of it: to say it again is to say it once.
+  const hushing = new Set();
+  async function hush(form, button) {
+    if (hushing.has(form)) return;
+    hushing.add(form);
+    const card = form.closest("[data-card]");
+    const ids = card ? [card.dataset.card] : [...live()].map((each) => each.dataset.card);
+    const told = (text, className = "sent") => {
+      if (card) tell(ids[0], text, className, text);
+      else [form.querySelector(".sent").className, form.querySelector(".sent").textContent] = [className, text];
+    };
+    told("");
+    try {
+      const [found, response] = await send(form, button, told, ids.map((id) => "one." + id));
+      const text = found.querySelector("main p")?.textContent ?? response.statusText;
+      if (response.ok) told(text);
+      else told("Not counted: " + text, "sent problem");
+      const drawer = response.ok && form.querySelector("details[open]");
+      if (drawer?.contains(document.activeElement)) drawer.querySelector("summary").focus();
+      if (drawer) drawer.open = false;
+    } catch (error) {
+      if (error instanceof SignedOut) told("Not sent: you are signed out.", "sent problem");
+      else await findOutHushed(ids, told);
+    }
+    hushing.delete(form);
+  }
+
+  async function findOutHushed(ids, told) {
+    told("No answer came. It is not known whether it was counted; asking the server.", "sent problem doubt");
+    for (;;) {
+      try {
+        const [found, response] = await load("/approvals/" + ids[0] + "?folded");
+        if (!isOurs(found) || (!response.ok && response.status !== 404)) throw new Error(response.statusText);
+        const said = [...found.querySelectorAll(".said")].map((each) => each.textContent);
+        told(`No answer came. The server says: ${said.join("; ") || "nothing of it"}. Press again if you miss yours.`, "sent problem doubt");
+        return;
+      } catch (error) {
+        if (error instanceof SignedOut) return;
+        await new Promise((done) => setTimeout(done, 2000));
+      }
+    }
+  }
+
   function showMain(found) {
     $("main").replaceChildren(...found.getElementById("main").childNodes);
     tellTimes();
@@ -426,7 +491,10 @@
       decideTogether(form, event.submitter);
       return;
     }
-    if (form.closest("[data-card]")) {
+    if ("hush" in form.dataset) {
+      event.preventDefault();
+      hush(form, event.submitter);
+    } else if (form.closest("[data-card]")) {
       event.preventDefault();
       decide(form, event.submitter);
     } else if ("chat" in form.dataset) {
