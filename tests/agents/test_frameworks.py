@@ -399,7 +399,7 @@ async def test_run_sync_in_an_agent_is_an_error_with_its_cure(spec, who, name):
     assert "such as run, or" in outcome.cause
 
 
-def test_what_a_framework_says_of_tokens_is_taken_and_what_it_does_not_say_is_unknown():
+def test_tokens_that_a_framework_says_are_taken_and_others_are_unknown():
     """Cached tokens are a part of the input; and no bridge writes 0 for what it does not know."""
     details = InputTokensDetails.model_construct(cached_tokens=40)
     said = [
