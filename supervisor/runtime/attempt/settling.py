@@ -76,7 +76,7 @@ class Settling:
 
     @property
     def may_be_timed(self) -> bool:
-        """Whether the attempt's tasks may have set a timer of the loop, as `asyncio.timeout` does."""
+        """Whether its tasks may have set a timer of the loop, as `asyncio.timeout` does."""
         return self._probe.may_be_timed(self)
 
     @contextmanager
@@ -194,7 +194,7 @@ class _Probe(Protocol):
         """Return whether the current step is a hot step of this attempt."""
 
     def may_be_timed(self, settling: Settling) -> bool:
-        """Return whether a timer of the loop may go off in a task of this attempt, and no scope shows it."""
+        """Return whether a timer of the loop that no scope shows may go off in a task of this attempt."""
 
 
 class _Blind:
@@ -299,9 +299,8 @@ class _LoopProbe:
         return self._now is settling and (self._taker is None or self._taker is self._current_task(self._loop))
 
     def may_be_timed(self, settling: Settling) -> bool:
-        timers = getattr(self._loop, "_scheduled", None)  # there is no public way
-        live = (each._context for each in timers or () if not each.cancelled())  # noqa: SLF001 # as above
-        return timers is None or any(context.get(_OWNER) is settling for context in live)
+        timers = getattr(self._loop, "_scheduled", None)
+        return timers is None or any(each._context.get(_OWNER) is settling and not each.cancelled() for each in timers)  # noqa: SLF001
 
     def _cover(self) -> None:
         self._marks += 1

@@ -157,7 +157,7 @@ class IndexReads(Store):
         return self._read_one(columns.full_session, "session", session)
 
     def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
-        return self._read_as(columns.full_session, "some_sessions", as_json(sessions))
+        return self._read_as(columns.full_session, "some_sessions", as_json(sessions)) if sessions else []
 
     def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
         return self._read_one(partial(columns.latest_run, session), "latest_run", session)

@@ -69,6 +69,9 @@ class PostgresStore(IndexReads):
     stopped_seconds: float = 10.0
     """Seconds after which a writer that sends no more of its transaction loses the lock."""
 
+    coming_seconds: float = 3.0
+    """Seconds for which `open` waits for a server that is restarted."""
+
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._address = Address(url)
         self._process = THIS_PROCESS.pid
@@ -126,16 +129,20 @@ class PostgresStore(IndexReads):
         self.has_changed()
 
     def _connect(self) -> StoreError | None:
-        try:
-            self._reader.open()
-            self._writer.open()
-        except psycopg.Error as error:
-            self.close()
-            return faults.explain_opening(error, self.name)
-        except BaseException:
-            self.close()
-            raise
-        return None
+        until = time.monotonic() + self.coming_seconds
+        while True:
+            try:
+                self._reader.open()
+                self._writer.open()
+                return None
+            except psycopg.Error as error:
+                self.close()
+                if not faults.may_come(error) or time.monotonic() > until:
+                    return faults.explain_opening(error, self.name)
+            except BaseException:
+                self.close()
+                raise
+            time.sleep(0.1)
 
     def close(self) -> None:
         if THIS_PROCESS.pid != self._process:  # the connections are those of the other process

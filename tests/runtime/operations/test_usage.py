@@ -206,7 +206,7 @@ async def test_a_stop_journals_what_a_running_step_has_said():
     assert order.index("CancelRequested") < order.index("UsageSpent") < order.index("RunFinished")
 
 
-async def test_what_was_spent_is_shown_by_agent_model_person_and_day():
+async def test_spending_is_shown_by_agent_model_person_and_day():
     """Without what was pruned, and since when it counts."""
 
     @agent
