@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "crash"), str(HERE.parent)]
 from fuzz_cases import Tally, run_case, shrink  # noqa: E402 # the path must be set first
 from fuzz_programs import make_case  # noqa: E402
 from fuzz_stores import begin_server  # noqa: E402
-from fuzz_storms import make_storm, run_storm  # noqa: E402
+from fuzz_storms import SECONDS, make_storm, run_storm  # noqa: E402
 
 
 def main() -> int:
@@ -39,6 +39,7 @@ def main() -> int:
     )
     parser.add_argument("--postgres", action="store_true", help="each store is on a PostgreSQL server")
     parser.add_argument("--storms", action="store_true", help="three owners share each store on PostgreSQL")
+    parser.add_argument("--short", action="store_true", help="storms of a second, on three trees")
     parser.add_argument("--shrink", action="store_true", help="make the failing cases of the files smaller")
     parser.add_argument("--keep", default="/tmp/fuzz-failures", help="where failing cases are kept")
     asked = parser.parse_args()
@@ -84,7 +85,7 @@ def _run_random(tally: Tally, asked: argparse.Namespace, seed: int, first: int) 
     while number < asked.cases if asked.cases is not None else time.monotonic() < until:
         backend = asked.backend or ("asyncio", "trio")[number % 2]
         if asked.storms:
-            storm = make_storm(seed + number, backend)
+            storm = make_storm(seed + number, backend, SECONDS / 4 if asked.short else SECONDS)
             tally.add(storm, run_storm(storm, asked.server))
         else:
             case = make_case(seed + number, backend)

@@ -1,6 +1,6 @@
 """Storms: three owners share the trees of a store on PostgreSQL, and processes, connections and the server die.
 
-    storm    {"seed", "backend", "trees": [{"session", "agent", "program"}], "limits", "faults": [fault...]}
+    storm    {"seed", "backend", "seconds", "trees": [{"session", "agent", "program"}], "limits", "faults": [fault...]}
     fault    {"at", "do"}: kill an owner ("whom"), stop it and let it go on "after" some seconds, cut all connections,
              break the next commit before or after it reached the server, kill the server
 
@@ -34,30 +34,31 @@ from supervisor import StoreDied, StoreRefused, StoreUnreadable, TreeOwned, open
 
 OWNERS = 3
 DIED = 71  # the exit code of an owner that was declared dead
-SECONDS = 4.0  # of a storm
+SECONDS = 4.0  # of a storm; a short one takes a quarter, and has each fault once
 LONGEST = 90.0  # seconds after which a process hangs
 FAULTS = ("kill", "kill", "stop", "cut", "before", "before", "after", "after", "after", "server")
 
 
-def make_storm(seed: int, backend: str) -> dict[str, Any]:
+def make_storm(seed: int, backend: str, seconds: float = SECONDS) -> dict[str, Any]:
     """Return a storm, which is the same for the same seed."""
     chance = random.Random(f"storm {seed} {backend}")
     maker = Maker(chance)
     trees = []
-    for number in range(chance.randint(4, 7)):
+    for number in range(chance.randint(4, 7) if seconds >= SECONDS else OWNERS):
         agent = chance.choice(["worker", "worker", "restarter"])
         trees.append({"session": f"root{number}", "agent": agent, "program": maker.program(agent, 0, 5)})
         maker.refill()
-    faults = [_fault(chance) for _ in range(chance.randint(4, 10))]
+    kinds = [chance.choice(FAULTS) for _ in range(chance.randint(4, 10))] if seconds >= SECONDS else {*FAULTS}
+    faults = [_fault(chance, seconds, kind) for kind in sorted(kinds)]
     faults.sort(key=lambda fault: fault["at"])
     limits = [name for name in LIMITS if chance.random() < 0.3]
     passivate_after = chance.choice([0.01, 60.0])
-    storm = {"seed": seed, "backend": backend, "trees": trees, "limits": limits, "faults": faults}
+    storm = {"seed": seed, "backend": backend, "seconds": seconds, "trees": trees, "limits": limits, "faults": faults}
     return {**storm, "passivate_after": passivate_after, "program": [op for tree in trees for op in tree["program"]]}
 
 
-def _fault(chance: random.Random) -> dict[str, Any]:
-    fault = {"at": round(chance.uniform(0.3, SECONDS), 3), "do": chance.choice(FAULTS)}
+def _fault(chance: random.Random, seconds: float, kind: str) -> dict[str, Any]:
+    fault = {"at": round(chance.uniform(0.3, seconds), 3), "do": kind}
     if fault["do"] in ("kill", "stop"):
         fault["whom"] = chance.randrange(OWNERS)
     if fault["do"] == "stop":
@@ -114,7 +115,7 @@ class _Owners:
         for place in range(OWNERS):
             self._begin(place)
         begun, faults = time.monotonic(), list(self._storm["faults"])
-        while (now := time.monotonic() - begun) < SECONDS + 0.5 or self._stopped:
+        while (now := time.monotonic() - begun) < self._storm.get("seconds", SECONDS) + 0.5 or self._stopped:
             while faults and faults[0]["at"] <= now:
                 self._do(faults.pop(0), proxy, server, now)
             for pid in [pid for pid, until in self._stopped.items() if until <= now]:

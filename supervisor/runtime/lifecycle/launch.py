@@ -119,11 +119,15 @@ class Launcher:
         """Whether a timer will wake a passivated session. An approval's expiry does not count: its session waits for a
         person."""
         store = self._journal.store
-        due = dict(store.next_due())
-        for session in self.sleepers.keys() & due.keys():
-            expiries = [approval.expires_at for approval in store.find_approvals(session=session)]
-            if all(instant is None or instant > due[session] for instant in expiries):
-                return True
+        try:
+            due = dict(store.next_due()) if self.sleepers else {}
+            for session in self.sleepers.keys() & due.keys():
+                expiries = [approval.expires_at for approval in store.find_approvals(session=session)]
+                if all(instant is None or instant > due[session] for instant in expiries):
+                    return True
+        except StoreAway:  # it is not known, and asked again
+            self._alarm.at(anyio.current_time() + AWAY_SECONDS, self._attempts.note_change)
+            return True
         return False
 
     def _come_due(self, session: str) -> None:

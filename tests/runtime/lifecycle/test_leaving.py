@@ -10,6 +10,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, StoreDied, agent, open_supervisor, tool
 from supervisor.core import events as e
+from supervisor.seam.store import StoreAway
 from supervisor.testing import AutojumpLoop, replaced, slow_disk
 from supervisor.wiring import app
 
@@ -412,3 +413,31 @@ async def test_a_command_that_waits_for_the_store_as_the_supervisor_is_left_is_c
 async def _let_go(store) -> None:
     await anyio.sleep(5)
     store.is_held = False
+
+
+class OftenAway(MemoryStore):
+    """Its server does not answer the first two times that it is asked for timers."""
+
+    unanswered = 2
+
+    def next_due(self):
+        if self.unanswered:
+            self.unanswered -= 1
+            raise StoreAway("the server does not answer")
+        return super().next_due()
+
+
+@agent
+async def sleeper(ctx: Context) -> str:
+    await ctx.sleep(100)
+    return "awake"
+
+
+async def test_a_supervisor_that_is_left_while_its_server_is_away_waits_for_the_timers_of_its_runs():
+    """It asks for them again, and ends when they have."""
+    async with opened(store := OftenAway(), passivate_after=1) as supervisor:
+        store.unanswered = 0
+        await supervisor.start(sleeper, session="s")
+        await anyio.sleep(5)
+        store.unanswered = 2
+    assert store.get_session("s").outcome.kind == "succeeded"
