@@ -137,8 +137,8 @@ async def test_of_two_decisions_without_a_worker_the_first_counts_and_the_second
 
 
 async def test_a_decision_counts_if_it_was_made_in_time_and_comes_before_the_timer(enter):
-    """Also if no worker lives when both come, and at the very instant. One that was made too late does not count, though
-    it comes before."""
+    """Also if no worker lives when both come, and at the very instant. One that was made too late does not count,
+    though it comes before."""
     enter(replaced(decisions, "SOON_ENOUGH", 0.2))
     url = await namespace()
     async with open_temporal(url) as supervisor:
