@@ -95,7 +95,7 @@ async def work(store: str, children: int, requests: int) -> None:
 
 def run(smoke: bool, *, children: int = 100, requests: int = 200, kill: int = 40) -> dict[str, Any]:
     if smoke:
-        children, requests, kill = 5, 10, 3
+        children, requests, kill = 5, 10, 1
     report = Report()
     report.compare(f"{children} sub-agents, {EACH} requests each, a budget of {requests}, {kill} kills", "SQLite FULL")
     with scratch() as folder:

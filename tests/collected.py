@@ -11,6 +11,7 @@ which collects by itself; only its imports are there already.
 Rules
 - The server has one thread, so a fork begins without work of another one. Linux only: elsewhere libraries have some.
 - A worker has its own random numbers, signals and streams. All share one interpreter of `preloaded`.
+- Modules of tests are imported once, before there are workers: what depends on the worker is asked in a function.
 
 Run as a program it is the server, or the client; imported it is the side of pytest.
 """
@@ -63,12 +64,14 @@ def serve(door: socket.socket, tests: list[str]) -> None:
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are not waited for
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
     while door in select.select([door, 0], [], [])[0]:
         asking, _ = door.accept()
         code, streams, *_ = socket.recv_fds(asking, 2**16, 3)
         if os.fork() == 0:
             door.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, interrupted)
             work(code.decode(), streams)
             return
         asking.close()
@@ -79,14 +82,11 @@ def serve(door: socket.socket, tests: list[str]) -> None:
 def work(code: str, streams: list[int]) -> None:
     """Be what `python -c CODE` would be on these streams; the connection stays open until the end."""
     import os
-    import signal
     from types import ModuleType
 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.argv = ["-c"]
     main = sys.modules["__main__"] = ModuleType("__main__")

@@ -18,7 +18,7 @@ from supervisor.channels.wording.granting import with_meant_pattern
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import AnyPlace
+from supervisor.cli.options import AnyPlace, PersonPlace
 from supervisor.core.approvals.listed import find_listed, name_of_list
 from supervisor.core.documents import approval_document, decision_document
 from supervisor.core.errors import InvalidInput, NotFound
@@ -91,18 +91,14 @@ def list_for(named: Named, place: AnyPlace, *, as_json: bool) -> int:
     return Exit.DONE
 
 
-def decide_all(
-    named: Named, decision: Callable[[str], Decision], by: str | None, place: AnyPlace, *, as_json: bool
-) -> int:
+def decide_all(named: Named, decision: Callable[[str], Decision], place: PersonPlace, *, as_json: bool) -> int:
     """Decide several calls, and print what became of each. `decision`: makes one from a person's name."""
     import anyio
 
-    place.check_by(by)
-
     async def decide() -> tuple[dict[str, Approval], list[DecisionResult]]:
-        async with place.open(wanted=named.wanted, action="deciding") as supervisor:
+        async with place.act("deciding", wanted=named.wanted) as (supervisor, who):
             calls = await _find_calls(supervisor, named, place)
-            made = decision(place.name_of(by, supervisor))
+            made = decision(who)
             shown = {each.id: each.digest for each in calls.values() if each is not None}
             pairs = [(name, made if each is None else with_meant_pattern(each, made)) for name, each in calls.items()]
             results = await supervisor.decide_all(pairs, channel="command line", shown=shown)

@@ -18,12 +18,12 @@ from supervisor.cli.batches import Named, SessionOption, ToolOption, decide_all,
 from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in_approval
 from supervisor.cli.options import (
-    ANYWHERE,
+    AS_ME,
     AnyPlace,
     ApprovalId,
-    ByOption,
     ForOption,
     JsonOption,
+    PersonPlace,
     SessionId,
     UsesOption,
     parse_arguments,
@@ -74,8 +74,7 @@ def approve(
     ] = None,
     uses: UsesOption = None,
     for_: ForOption = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Approve a call, or several: each runs once. With a wider scope, or with --uses or --for, later calls that the
@@ -94,7 +93,7 @@ def approve(
             raise InvalidInput("other arguments are for one call: approve it by its id alone")
         if session is not None and shown is None:
             return list_for(named, place, as_json=json)
-        return decide_all(named, approval, by, place, as_json=json)
+        return decide_all(named, approval, place, as_json=json)
     if form and edit is not None:
         raise InvalidInput("--form asks for the arguments, and --edit gives them: use one of them")
     arguments = None if edit is None else parse_arguments(edit)
@@ -105,7 +104,7 @@ def approve(
             given = await fill_in_approval(found, instead="give the arguments as JSON, by --edit")
         return with_meant_pattern(found, approval(name, given))
 
-    return _decide(named.one, decision, by, place, as_json=json)
+    return _decide(named.one, decision, place, as_json=json)
 
 
 def deny(
@@ -123,8 +122,7 @@ def deny(
     pattern: Annotated[
         str | None, Parameter(help="For a wider scope: a pattern of the call. Default: exactly this call.")
     ] = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Deny a call, or several, or all that wait in a session: they do not run, and the agents are told so. With a wider
@@ -138,8 +136,8 @@ def deny(
 
     named = Named(approvals, session, tool)
     if named.one is None:
-        return decide_all(named, denial, by, place, as_json=json)
-    return _decide(named.one, decision, by, place, as_json=json)
+        return decide_all(named, denial, place, as_json=json)
+    return _decide(named.one, decision, place, as_json=json)
 
 
 def answer(
@@ -147,8 +145,7 @@ def answer(
     value: str | None = None,
     /,
     *,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Answer a question that an agent asks.
@@ -169,7 +166,7 @@ def answer(
             return Answer(value=read_answer(found, value), by=name)
         return Answer(value=value, by=name)
 
-    return _decide(approval, decision, by, place, as_json=json)
+    return _decide(approval, decision, place, as_json=json)
 
 
 def cancel(
@@ -177,25 +174,23 @@ def cancel(
     /,
     *,
     reason: Annotated[str | None, Parameter(help="Why; the outcome contains it.")] = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Cancel a session and every sub-agent below it, and wait until they have ended."""
     from supervisor.cli.reading import get_session
     from supervisor.wiring.stopping import run_until_stopped
 
-    place.check_by(by)
     found: list[tuple[SessionView, dict[str, Any]]] = []
 
     async def body() -> None:
         # Which call started a process is known next to its store only: a server is not asked (A4).
         action = COMMANDS["cancel"].what if place.is_server else None
-        async with place.open(wanted=("session", session), action=action) as supervisor:
+        async with place.act(action, wanted=("session", session)) as (supervisor, who):
             view = await get_session(supervisor, session, place)
             ended = outcome_document(view)
             if ended is None:
-                run = await _cancel(supervisor, session, reason, place.name_of(by, supervisor), place)
+                run = await _cancel(supervisor, session, reason, who, place)
                 outcome = await run.outcome()
                 ended = {"kind": outcome.kind, "value": outcome.value, "cause": outcome.cause}
             found.append((view, ended))
@@ -231,17 +226,15 @@ def _end_of(made: Approve) -> str:
     return ", ".join([*counted, *([] if made.minutes is None else [f"for {made.minutes:g} minutes"])])
 
 
-def _decide(approval: str, decision: Decide, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
+def _decide(approval: str, decision: Decide, place: PersonPlace, *, as_json: bool) -> int:
     import anyio
 
     from supervisor.cli.asked import find_approval
 
-    place.check_by(by)
-
     async def decide() -> tuple[DecisionResult, Decision, Approval]:
-        async with place.open(wanted=("approval", approval), action="deciding") as supervisor:
+        async with place.act("deciding", wanted=("approval", approval)) as (supervisor, who):
             found = await find_approval(supervisor, approval, place)
-            made = await decision(place.name_of(by, supervisor), found)
+            made = await decision(who, found)
             return await supervisor.decide(found.id, made, channel="command line"), made, found
 
     result, made, found = anyio.run(decide)

@@ -14,7 +14,7 @@ from supervisor.channels.wording.cards import headline, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.cli.options import AS_ME, JsonOption, PersonPlace
 from supervisor.core.errors import InvalidInput
 from supervisor.core.values import Approval
 from supervisor.seam.supervisor import Supervisor
@@ -29,8 +29,7 @@ Hush = Callable[[Supervisor, list[str], str], Awaitable[tuple[str, ...]]]
 def ack(
     *approvals: Ids,
     session: OfSession = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Say that you are on what waits. For half an hour no reminder of it comes, and its cards say who is on it."""
@@ -38,15 +37,14 @@ def ack(
     async def acknowledge(supervisor: Supervisor, ids: list[str], who: str) -> tuple[str, ...]:
         return await supervisor.acknowledge(ids, by=who, channel="command line")
 
-    return _hush(approvals, session, acknowledge, "acknowledging", by, place, as_json=json)
+    return _hush(approvals, session, acknowledge, "acknowledging", place, as_json=json)
 
 
 def snooze(
     *approvals: Ids,
     until: Annotated[str, Parameter(name="--until", help="07:00, or 2027-01-31T07:00, here; or with a time zone.")],
     session: OfSession = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Hear nothing of what waits until later. Others hear of it, and its cards stay."""
@@ -55,7 +53,7 @@ def snooze(
     async def sleep(supervisor: Supervisor, ids: list[str], who: str) -> tuple[str, ...]:
         return await supervisor.snooze(ids, end, by=who, channel="command line")
 
-    return _hush(approvals, session, sleep, "snoozing", by, place, as_json=json)
+    return _hush(approvals, session, sleep, "snoozing", place, as_json=json)
 
 
 def _hush(
@@ -63,8 +61,7 @@ def _hush(
     session: str | None,
     hush: Hush,
     action: str,
-    by: str | None,
-    place: AnyPlace,
+    place: PersonPlace,
     *,
     as_json: bool,
 ) -> int:
@@ -72,20 +69,19 @@ def _hush(
 
     from supervisor.cli.asked import find_approval
 
-    place.check_by(by)
     if named and session is not None:
         raise InvalidInput("write ids, or --session, but not both")
 
     async def body() -> tuple[list[Approval], tuple[str, ...]]:
         wanted = ("session", session) if session is not None else None
-        async with place.open(wanted=wanted, action=action) as supervisor:
+        async with place.act(action, wanted=wanted) as (supervisor, who):
             if named:
                 found = [await find_approval(supervisor, each, place) for each in named]
             else:
                 found = list(await supervisor.find_approvals(limit=None))
                 found = [each for each in found if session in (None, each.root_session)]
             ids = [each.id for each in found]
-            return found, await hush(supervisor, ids, place.name_of(by, supervisor)) if ids else ()
+            return found, await hush(supervisor, ids, who) if ids else ()
 
     found, done = anyio.run(body)
     if as_json:

@@ -19,7 +19,7 @@ from supervisor.channels.wording.cards import headline, heard_lines, summary
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption, SessionId
+from supervisor.cli.options import AS_ME, AnyPlace, JsonOption, PersonPlace, SessionId
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.documents import chat_document, send_document
 from supervisor.core.errors import InvalidInput
@@ -35,11 +35,10 @@ def send(
     text: str,
     /,
     *,
-    by: Annotated[str | None, Parameter(name="--by", help="Who sends it. Default: login name.")] = None,
     message: Annotated[
         str | None, Parameter(name="--message", help="An id of yours: the same message again under it arrives once.")
     ] = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Send a message to a session. The session receives it now, keeps it until it can, or begins a turn with it.
@@ -53,10 +52,9 @@ def send(
     """
     import anyio
 
-    place.check_by(by)
     if not text.strip():
         raise InvalidInput("the message is empty: give it as one argument")
-    heard, view = anyio.run(_hear, place, session, text, by, message)
+    heard, view = anyio.run(_hear, place, session, text, message)
     receipt = heard.sent
     if json:
         answers.print_json(chat_document(heard) if receipt is None else send_document(receipt))
@@ -79,14 +77,11 @@ def _exit_of(heard: ChatResult) -> Exit:
     return Exit.DONE if is_done else Exit.CONFLICT
 
 
-async def _hear(
-    place: AnyPlace, session: str, text: str, by: str | None, message: str | None
-) -> "tuple[ChatResult, SessionView]":
+async def _hear(place: PersonPlace, session: str, text: str, message: str | None) -> "tuple[ChatResult, SessionView]":
     from supervisor.cli.reading import get_session
 
-    async with place.open(wanted=("session", session), action="sending") as supervisor:
+    async with place.act("sending", wanted=("session", session)) as (supervisor, who):
         view = await get_session(supervisor, session, place)  # of this, only what never changes is printed
-        who = place.name_of(by, supervisor)
         now = datetime.now(UTC)
         return await supervisor.chat(session, text, by=who, shown_before=now, message=message), view
 

@@ -52,7 +52,6 @@ SessionId = Annotated[str, Parameter(help="The session's id.")]
 ApprovalId = Annotated[str, Parameter(help="The approval's id, whole or short, as `supervisor approvals` shows it.")]
 ToolName = Annotated[str, Parameter(help="The tool's name.")]
 JsonOption = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON document on stdout.")]
-ByOption = Annotated[str | None, Parameter(name="--by", help="Who decides, for the audit trail. Default: login name.")]
 
 
 def read_count(_: Any, tokens: Sequence[Any]) -> int:
@@ -178,15 +177,6 @@ class Place:
     @property
     def exists(self) -> bool:
         return self.postgres is not None or self.path.exists()
-
-    def check_by(self, by: str | None) -> None:
-        """Raise InvalidInput for a `--by` where the place itself knows who acts."""
-
-    def name_of(self, by: str | None, supervisor: "Supervisor") -> str:
-        """Return the name under which a command acts."""
-        from supervisor.channels.terminal import login_name
-
-        return by if by is not None else login_name()
 
     def need(self, kind: str, name: str) -> None:
         """Raise NotFound for what a command is about, such as the session `name`, if there is no store."""
@@ -318,18 +308,6 @@ class AnyPlace(Place):
     def exists(self) -> bool:
         return self.is_server or super().exists
 
-    def check_by(self, by: str | None) -> None:
-        if self.url is not None and by is not None:
-            raise InvalidInput("a server knows who you are by your token: --by is for stores")
-
-    def name_of(self, by: str | None, supervisor: "Supervisor") -> str:
-        if self.url is None:
-            return super().name_of(by, supervisor)
-        from supervisor.client.remote import RemoteSupervisor
-
-        assert isinstance(supervisor, RemoteSupervisor), "a server is opened by open_remote"
-        return supervisor.person
-
     def open(
         self, *, wanted: tuple[str, str] | None = None, action: str | None = None, create: bool = False
     ) -> "AbstractAsyncContextManager[Supervisor]":
@@ -355,6 +333,40 @@ class AnyPlace(Place):
         )
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PersonPlace(AnyPlace):
+    """The place of a command that acts for a person."""
+
+    by: Annotated[str | None, Parameter(name="--by", help="Who acts, for the audit trail. Default: login name.")] = None
+
+    @asynccontextmanager
+    async def act(
+        self,
+        action: str | None,
+        *,
+        wanted: tuple[str, str] | None = None,
+        create: bool = False,
+        opened: "Callable[[], AbstractAsyncContextManager[Supervisor]] | None" = None,
+    ) -> "AsyncIterator[tuple[Supervisor, str]]":
+        """Open the Supervisor, and return it with the name of the person. `opened`: opens it instead of `open`, whose
+        options the others are. Raises InvalidInput for a `--by` where the place itself knows who acts."""
+        if self.url is not None and self.by is not None:
+            raise InvalidInput("a server knows who you are by your token: --by is for stores")
+        async with opened() if opened else self.open(wanted=wanted, action=action, create=create) as supervisor:
+            yield supervisor, self._name_for(supervisor)
+
+    def _name_for(self, supervisor: "Supervisor") -> str:
+        if self.url is None:
+            from supervisor.channels.terminal import login_name
+
+            return self.by if self.by is not None else login_name()
+        from supervisor.client.remote import RemoteSupervisor
+
+        assert isinstance(supervisor, RemoteSupervisor), "a server is opened by open_remote"
+        return supervisor.person
+
+
 def _read_token(file: Path) -> str:
     try:
         token = read_text(file).strip()
@@ -368,6 +380,7 @@ def _read_token(file: Path) -> str:
 HERE: Final = Place()
 """The place where no option names another one."""
 ANYWHERE: Final = AnyPlace()
+AS_ME: Final = PersonPlace()
 
 
 def parse_arguments(text: str) -> dict[str, object]:

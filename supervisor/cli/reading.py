@@ -16,7 +16,7 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.asked import MOST_WHOLE, find_all, find_approval, print_approvals, print_rows
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ApprovalId, ByOption, JsonOption, Place, SessionId
+from supervisor.cli.options import ANYWHERE, AS_ME, AnyPlace, ApprovalId, JsonOption, PersonPlace, Place, SessionId
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.blocking import Block
 from supervisor.core.documents import approval_document, event_document, session_document
@@ -76,14 +76,13 @@ def approvals(
             "Only an operator may; the audit trail says who has looked."
         ),
     ] = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """List the calls and questions that wait for a person, oldest first. Up to three are shown whole. More are a line
     each: name some to see those whole."""
     if reveal is not None:
-        answers.print_json(_reveal(place, reveal, by))
+        answers.print_json(_reveal(place, reveal))
         return Exit.DONE
     found = _read(place, lambda supervisor: find_all(supervisor, ids, place, pending=not all))
     if json:
@@ -100,14 +99,15 @@ def approvals(
     return Exit.DONE
 
 
-def _reveal(place: AnyPlace, approval: str, by: str | None) -> Any:
-    place.check_by(by)
+def _reveal(place: PersonPlace, approval: str) -> Any:
+    import anyio
 
-    async def look(supervisor: Supervisor) -> Any:
-        found = await find_approval(supervisor, approval, place)
-        return await supervisor.reveal(found.id, by=place.name_of(by, supervisor), channel="command line")
+    async def look() -> Any:
+        async with place.act(None, wanted=("approval", approval)) as (supervisor, who):
+            found = await find_approval(supervisor, approval, place)
+            return await supervisor.reveal(found.id, by=who, channel="command line")
 
-    return _read(place, look, wanted=("approval", approval))
+    return anyio.run(look)
 
 
 def audit(

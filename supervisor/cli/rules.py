@@ -15,7 +15,16 @@ from supervisor.channels.wording.granting import ending_of, where_rule_holds
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit, not_found
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption, ToolName, parse_duration, read_count
+from supervisor.cli.options import (
+    ANYWHERE,
+    AS_ME,
+    AnyPlace,
+    JsonOption,
+    PersonPlace,
+    ToolName,
+    parse_duration,
+    read_count,
+)
 from supervisor.core.approvals.facts import ago, instant_text
 from supervisor.core.calls import rules as core
 from supervisor.core.calls.rules import Rule, end_words
@@ -74,8 +83,7 @@ def allow(
     for_: Annotated[
         str | None, Parameter(name="--for", help="It allows only the calls of so long from now on, such as 15m.")
     ] = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Allow calls of a tool from now on, without asking.
@@ -90,7 +98,7 @@ def allow(
     rule = core.make_rule(
         "allow", tool, pattern, "command line", session, unreviewed=unreviewed, uses=uses, until=until
     )
-    return _add(rule, by, place, as_json=json, pending=pending)
+    return _add(rule, place, as_json=json, pending=pending)
 
 
 def ask(
@@ -99,8 +107,7 @@ def ask(
     /,
     *,
     session: SessionOption = None,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Ask a person about calls of a tool from now on, even if another rule allows them.
@@ -112,7 +119,7 @@ def ask(
         other tools: a JSON object of some of the arguments.
     """
     rule = core.make_rule("ask", tool, pattern, "command line", session)
-    return _add(rule, by, place, as_json=json)
+    return _add(rule, place, as_json=json)
 
 
 def deny(
@@ -122,8 +129,7 @@ def deny(
     *,
     session: SessionOption = None,
     pending: PendingOption = False,
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Deny calls of a tool from now on, even if another rule allows them or a person approves them.
@@ -134,10 +140,10 @@ def deny(
         The calls that it covers, as for `rules ask`.
     """
     rule = core.make_rule("deny", tool, pattern, "command line", session)
-    return _add(rule, by, place, as_json=json, pending=pending)
+    return _add(rule, place, as_json=json, pending=pending)
 
 
-def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
+def revoke(rule: str, /, *, place: PersonPlace = AS_ME, json: JsonOption = False) -> int:
     """Revoke a rule: it does not cover calls that begin from now on.
 
     Parameters
@@ -153,7 +159,7 @@ def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, jso
             known = [each.id for each in await supervisor.find_rules() if each.id is not None]
             raise not_found("rule", rule, known, place.option) from None
 
-    taken = _change(place, by, body, wanted=("rule", rule))
+    taken = _change(place, body, wanted=("rule", rule))
     if json:
         answers.print_json(rule_document(taken))
     else:
@@ -161,7 +167,7 @@ def revoke(rule: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, jso
     return Exit.DONE
 
 
-def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool, pending: bool = False) -> int:
+def _add(rule: Rule, place: PersonPlace, *, as_json: bool, pending: bool = False) -> int:
     warning: list[str] = []
     decided: list[Approval] = []
 
@@ -176,7 +182,7 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool, pending:
             warning.extend(filter(None, [await warn_of_tool(supervisor, rule)]))
         return made
 
-    added = _change(place, by, body)
+    added = _change(place, body)
     if as_json:
         answers.print_json(rule_document(added))
     else:
@@ -190,19 +196,16 @@ def _add(rule: Rule, by: str | None, place: AnyPlace, *, as_json: bool, pending:
 
 
 def _change(
-    place: AnyPlace,
-    by: str | None,
+    place: PersonPlace,
     body: Callable[[Supervisor, str], Awaitable[Rule]],
     *,
     wanted: tuple[str, str] | None = None,
 ) -> Rule:
     import anyio
 
-    place.check_by(by)
-
     async def change() -> Rule:
-        async with place.open(wanted=wanted, action="changing rules", create=wanted is None) as supervisor:
-            return await body(supervisor, place.name_of(by, supervisor))
+        async with place.act("changing rules", wanted=wanted, create=wanted is None) as (supervisor, who):
+            return await body(supervisor, who)
 
     return anyio.run(change)
 

@@ -394,15 +394,14 @@ def _report(settings: Settings, views: list[SessionView], *, as_list: bool) -> i
     if settings.as_json:
         documents = [answers.run_document(view) for view in views]
         answers.print_json(documents if as_list else documents[0])
-    codes = [_report_one(settings, view, is_alone=not as_list) for view in views]
+    codes = [
+        _report_blocked(settings, view) if view.status == "blocked" else _report_other(settings, view, not as_list)
+        for view in views
+    ]
     if not views:
         say_on_stderr(f"No session in {settings.place.where} can go on.")
     order = (Exit.FAILED, Exit.REFUSED, Exit.BLOCKED, Exit.WAITING)
     return next((code for code in order if code in codes), Exit.DONE)
-
-
-def _report_one(settings: Settings, view: SessionView, *, is_alone: bool) -> Exit:
-    return _report_blocked(settings, view) if view.status == "blocked" else _report_other(settings, view, is_alone)
 
 
 def _report_blocked(settings: Settings, view: SessionView) -> Exit:

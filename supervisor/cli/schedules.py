@@ -4,9 +4,8 @@ Only a person may change schedules: a process that a supervised call started is 
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
@@ -14,7 +13,7 @@ from supervisor.channels.wording.schedules import schedule_line
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.cli.options import ANYWHERE, AS_ME, AnyPlace, JsonOption, PersonPlace
 from supervisor.cli.starting import next_to_a_daemon, offered_there, read_words
 from supervisor.core.documents import schedule_document
 from supervisor.core.errors import InvalidInput, UnknownAgent
@@ -57,8 +56,7 @@ def add(
     timezone: Annotated[str, Parameter(help="The time zone, such as Europe/Berlin.")] = "UTC",
     if_missed: Annotated[IfMissed, Parameter(help="What to do about instants at which no daemon ran.")] = "once",
     if_running: Annotated[IfRunning, Parameter(help="What to do while the session before is open.")] = "skip",
-    by: ByOption = None,
-    place: AnyPlace = ANYWHERE,
+    place: PersonPlace = AS_ME,
     json: JsonOption = False,
 ) -> int:
     """Begin an agent by the clock from now on, once for each instant.
@@ -87,33 +85,33 @@ def add(
                 raise
             return await supervisor.add_schedule(when(name, agent, input), by=who)
 
-    added = _do(place, by, body, offers=True)
+    added = _do(place, body, offers=True)
     return _show(added, "added", as_json=json)
 
 
-def pause(name: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
+def pause(name: str, /, *, place: PersonPlace = AS_ME, json: JsonOption = False) -> int:
     """Let a schedule begin nothing until it is resumed. What it has begun goes on."""
-    return _change(name, "paused", by, place, as_json=json)
+    return _change(name, "paused", place, as_json=json)
 
 
-def resume(name: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
+def resume(name: str, /, *, place: PersonPlace = AS_ME, json: JsonOption = False) -> int:
     """Let a paused schedule go on. The instants during the pause are left out."""
-    return _change(name, "running", by, place, as_json=json)
+    return _change(name, "running", place, as_json=json)
 
 
-def remove(name: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
+def remove(name: str, /, *, place: PersonPlace = AS_ME, json: JsonOption = False) -> int:
     """Remove a schedule. What it has begun goes on."""
-    return _change(name, "removed", by, place, as_json=json)
+    return _change(name, "removed", place, as_json=json)
 
 
-def run(name: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
+def run(name: str, /, *, place: PersonPlace = AS_ME, json: JsonOption = False) -> int:
     """Start a session of a schedule now, and print its id."""
     session = new_session_id()
 
     async def body(supervisor: Supervisor, who: str) -> str:
         return (await supervisor.run_schedule(name, session=session, by=who)).session
 
-    started = _do(place, by, body, offers=True)
+    started = _do(place, body, offers=True)
     if json:
         answers.print_json({"session": started})
     else:
@@ -121,11 +119,11 @@ def run(name: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE, json: 
     return Exit.DONE
 
 
-def _change(name: str, to: ScheduleChange, by: str | None, place: AnyPlace, *, as_json: bool) -> int:
+def _change(name: str, to: ScheduleChange, place: PersonPlace, *, as_json: bool) -> int:
     async def body(supervisor: Supervisor, who: str) -> ScheduleView:
         return await supervisor.change_schedule(name, to, by=who)
 
-    changed = _do(place, by, body, wanted=("schedule", name))
+    changed = _do(place, body, wanted=("schedule", name))
     return _show(changed, {"running": "resumed"}.get(to, to), as_json=as_json)
 
 
@@ -138,8 +136,7 @@ def _show(view: ScheduleView, became: str, *, as_json: bool) -> int:
 
 
 def _do(
-    place: AnyPlace,
-    by: str | None,
+    place: PersonPlace,
     body: Callable[[Supervisor, str], Awaitable[T]],
     *,
     offers: bool = False,
@@ -148,16 +145,11 @@ def _do(
     """Open the place, and give a command there. `offers`: it needs the agents of the daemon."""
     import anyio
 
-    place.check_by(by)
-    opened: Callable[[], AbstractAsyncContextManager[Any]] = partial(
-        place.open, wanted=wanted, action="changing schedules"
-    )
-    if offers and not place.is_server:
-        opened = partial(next_to_a_daemon, place, *offered_there(place))
+    opened = partial(next_to_a_daemon, place, *offered_there(place)) if offers and not place.is_server else None
 
     async def give() -> T:
-        async with opened() as supervisor:
-            return await body(supervisor, place.name_of(by, supervisor))
+        async with place.act("changing schedules", wanted=wanted, opened=opened) as (supervisor, who):
+            return await body(supervisor, who)
 
     return anyio.run(give)
 

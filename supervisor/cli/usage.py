@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import ANYWHERE, AnyPlace, ByOption, JsonOption
+from supervisor.cli.options import ANYWHERE, AS_ME, AnyPlace, JsonOption, PersonPlace
 from supervisor.cli.reading import get_session
 from supervisor.core.budgets import budget_text, read_budget
 from supervisor.core.text.visible import visible
@@ -43,7 +43,7 @@ def usage(
     return Exit.DONE
 
 
-def budget(session: str, limits: str, /, *, by: ByOption = None, place: AnyPlace = ANYWHERE) -> int:
+def budget(session: str, limits: str, /, *, place: PersonPlace = AS_ME) -> int:
     """Raise what a session and everything below it may spend: what waits for that goes on. A lower limit changes
     nothing.
 
@@ -57,12 +57,11 @@ def budget(session: str, limits: str, /, *, by: ByOption = None, place: AnyPlace
     import anyio
 
     given = read_budget(limits)
-    place.check_by(by)
 
     async def act() -> None:
-        async with place.open(wanted=("session", session), action=COMMANDS["budget"].what) as supervisor:
+        async with place.act(COMMANDS["budget"].what, wanted=("session", session)) as (supervisor, who):
             await get_session(supervisor, session, place)  # raises NotFound with the closest ids
-            await supervisor.raise_budget(session, given, by=place.name_of(by, supervisor))
+            await supervisor.raise_budget(session, given, by=who)
 
     anyio.run(act)
     print(f"The budget of {session} is at least {budget_text(given.limits)} from now on")

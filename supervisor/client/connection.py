@@ -224,7 +224,7 @@ class Connection:
     def _request(
         self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None
     ) -> httpx.Request:
-        given = {name: _in_query(value) for name, value in (query or {}).items() if value is not None}
+        given = {name: value for name, value in (query or {}).items() if value is not None}
         content = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"content-type": "application/json"}
         request = self._client.build_request(
@@ -341,7 +341,7 @@ def _translated(where: str, was_sent: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-        why = _without_addresses(str(error)) or str(_tls_error_of(error) or type(error).__name__)
+        why = re.sub(r"https?://\S+", "...", str(error)) or str(_tls_error_of(error) or type(error).__name__)
         raise ServerUnavailable(f"{where} cannot be reached: {why}", maybe_done=False) from None
     except httpx.TransportError as error:
         raise ServerUnavailable(
@@ -358,13 +358,5 @@ def _tls_error_of(error: BaseException | None) -> ssl.SSLError | None:
     return error
 
 
-def _without_addresses(text: str) -> str:
-    return re.sub(r"https?://\S+", "...", text)
-
-
 def _media_type(response: httpx.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _in_query(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,7 +8,7 @@ Rules
 """
 
 from collections.abc import Iterator, Mapping
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -116,11 +116,12 @@ def raised(budget: Budget, by: Mapping[str, float]) -> Budget:
 
 
 def proposed(budget: Budget, base: Budget, used: Used) -> dict[str, float]:
-    """Return the limits that a person is asked for: those of the configuration again on top, as often as it takes."""
+    """Return the limits that a person is asked for: those of the configuration again on top, as often as it takes for
+    what is used, and for the first that waits."""
     found = dict[str, float]()
     for kind, limit in budget.limits.items():
         step, now = base.limits.get(kind) or limit or 1, getattr(used, kind)
-        times = max(1, int(max(0.0, now - limit) / step) + 1)
+        times = max(1, ceil(round((now - limit) / step, DECIMALS)))
         found[kind] = round(limit + step * times, DECIMALS) if kind == "usd" else int(limit + step * times)
     return found
 

@@ -15,7 +15,7 @@ Rules
 import re
 import sys
 from typing import Final, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlencode, urlsplit
+from urllib.parse import unquote, unquote_to_bytes
 
 from supervisor.core.errors import InvalidInput
 
@@ -28,6 +28,12 @@ _TEMPORAL: Final = re.compile(
     r"temporal://([a-z0-9._-]+|\[[0-9a-f:.]+\]):([0-9]{1,5})/([a-z0-9][a-z0-9._-]*)", re.IGNORECASE | re.ASCII
 )
 _SECRETS: Final = ("password", "sslpassword")
+_HOST: Final = r"(?:[\w.~%-]*|\[[0-9a-f:.%]+\])(?::[0-9]*)?"
+_POSTGRES: Final = re.compile(
+    rf"(?P<scheme>postgres(?:ql)?://)(?:(?P<user>[^\s:/?#\[\]@]*)(?::(?P<password>[^\s:/?#\[\]@]*))?@)?"
+    rf"(?P<where>{_HOST}(?:,{_HOST})*(?:/[^\s:;=/?#@]*)?)(?:\?(?P<query>(?:[^\s=&?#@]+=[^\s=&?#@]*&?)*))?",
+    re.IGNORECASE | re.ASCII,
+)
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE | re.ASCII)
 
 
@@ -80,25 +86,43 @@ def read_postgres_url(text: str) -> str:
 
 def has_password(text: str) -> bool:
     """Return whether the URL of a store on PostgreSQL has a secret. Raises InvalidInput."""
-    _, user, query = _postgres_parts(text)
-    return ":" in user or any(name in _SECRETS for name, _ in query)
+    found, pairs = _postgres_parts(text)
+    return found["password"] is not None or any(_is_secret(pair) for pair in pairs)
 
 
 def without_password(text: str) -> str:
     """Return the URL of a store on PostgreSQL as it is shown. Raises InvalidInput."""
-    parts, user, pairs = _postgres_parts(text)
-    query = urlencode([pair for pair in pairs if pair[0] not in _SECRETS], safe="/")
-    _, at, where = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user.partition(':')[0]}{at}{where}", query=query, fragment="").geturl()
+    found, pairs = _postgres_parts(text)
+    user = "" if found["user"] is None else f"{found['user']}@"
+    return _joined(f"{found['scheme']}{user}{found['where']}", [pair for pair in pairs if not _is_secret(pair)])
 
 
-def _postgres_parts(text: str) -> tuple[SplitResult, str, list[tuple[str, str]]]:
-    """Return a URL's parts, its user with a password, and its query."""
-    try:
-        parts = urlsplit(text)
-        return parts, parts.netloc.rpartition("@")[0], parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError:
-        raise InvalidInput("a store on PostgreSQL is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME") from None
+def split_schema(text: str) -> tuple[str, str]:
+    """Return the URL of a store on PostgreSQL as libpq takes it, and the name of its schema. Raises InvalidInput."""
+    found, pairs = _postgres_parts(text)
+    named = [value for name, _, value in (pair.partition("=") for pair in pairs) if name == "schema"]
+    others = [pair for pair in pairs if not pair.startswith("schema=")]
+    return _joined(text[: found.end("where")], others), named[-1] if named else "supervisor"
+
+
+def _joined(beginning: str, pairs: list[str]) -> str:
+    return f"{beginning}?{'&'.join(pairs)}" if pairs else beginning
+
+
+def _is_secret(pair: str) -> bool:
+    return unquote(pair.partition("=")[0]).lower() in _SECRETS
+
+
+def _postgres_parts(text: str) -> tuple[re.Match[str], list[str]]:
+    """Return a URL's parts, and the pairs of its query as they are written. A URL that libpq may read in another way is
+    refused: a password with a / would be a database, which is shown."""
+    found = _POSTGRES.fullmatch(text)
+    if found is None:
+        raise InvalidInput(
+            "a store on PostgreSQL is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME; within a name or a "
+            "password write @ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
+        )
+    return found, [pair for pair in (found["query"] or "").split("&") if pair]
 
 
 def is_temporal(text: str) -> bool:

@@ -387,7 +387,8 @@ def _card(event: e.AnyEvent) -> _Words | None:
             return "people were reminded", *also, " ", _approval_of(event.approval)
         case e.ApprovalHushed():
             is_on_it = event.acknowledged == HushedBy(event.by, event.until)
-            return PERSON(event.by), " is on " if is_on_it else " wants to hear later of ", _approval_of(event.approval)
+            said = " is on it " if is_on_it else " wants to hear of it later "
+            return PERSON(event.by), said, _approval_of(event.approval)
         case e.ReminderSent():
             return "told again in ", _where(event), " ", _approval_of(event.approval)
         case e.CardPosted():
@@ -430,6 +431,8 @@ def _rule(event: e.AnyEvent) -> _Words | None:
             return PERSON(event.by), " added ", RULE(rule.id or ""), ": ", *told
         case e.RuleUsed():
             return "a call of session ", _session(event.session), " used ", RULE(event.rule)
+        case e.RuleRevoked(session=str(session)):
+            return RULE(event.rule), " ended with session ", _session(session), ", which was removed"
         case e.RuleRevoked():
             return PERSON(event.by), " revoked ", RULE(event.rule)
         case e.CommandRefused():

@@ -258,8 +258,8 @@ class MemoryStore(Store):
     ) -> list[Approval]:
         names = self._asked_in_order.of(root, after, newest_first=only.newest_first)
         found: Iterable[ApprovalEntry] = map(self._approvals.__getitem__, names)
-        for needle in as_needles(only.words):
-            found = _having(found, needle)
+        if needles := as_needles(only.words):
+            found = (entry for entry in found if all(needle in entry.words for needle in needles))
         for of in (_BY, _TOOL, _AGENT):
             if (wanted := of(only)) is not None:
                 found = _equal(found, of, wanted)
@@ -449,10 +449,6 @@ def _of(names: Collection[str] | None, entries: Sequence[Entry]) -> Sequence[Ent
         return entries
     beginnings = tuple(f'{{"event":"{name}",'.encode() for name in names)
     return [entry for entry in entries if entry[2].startswith(beginnings)]
-
-
-def _having(found: Iterable[ApprovalEntry], needle: str) -> Iterator[ApprovalEntry]:
-    return (entry for entry in found if needle in entry.words)
 
 
 def _equal(found: Iterable[ApprovalEntry], of: "attrgetter[str]", wanted: str) -> Iterator[ApprovalEntry]:

@@ -4,17 +4,19 @@ Rules
 - A variable is withheld if a registered kind of channel declares it, if the configuration names it for a channel, or if
   this package reads it. So these names come from where they are declared, and no list must follow them.
 - A variable is withheld, too, if its value is a secret that we hold, whatever its name: also one word of it, as in
-  "Bearer TOKEN". Only hashes of held secrets are kept here.
+  "Bearer TOKEN", and a part of it if it is a URL. Only hashes of held secrets are kept here.
 - A kind of another distribution is asked once, when the first command begins. If it cannot be imported, all variables
   that begin with its name are withheld.
 - SUPERVISOR_STORE is withheld if it names a database: who has the URL can write the store, if the server lets them.
 - What a caller adds to a command's environment is the caller's: it is not withheld.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
+from urllib.parse import unquote
 
 from supervisor.core.approvals.channel_kinds import ENTRY_POINTS, KINDS
 from supervisor.core.approvals.people import hash_token
@@ -61,7 +63,8 @@ def is_withheld(name: str, value: str) -> bool:
 
 @lru_cache(maxsize=4096)  # each command has the same variables
 def _hashes_of(value: str) -> tuple[str, ...]:
-    return tuple(map(hash_token, {value.strip(), *value.split()}))
+    parts = map(unquote, re.split("[/:@?&=]", value)) if "://" in value else ()
+    return tuple(map(hash_token, {value.strip(), *value.split(), *parts}))
 
 
 @cache

@@ -5,7 +5,7 @@ one machine: its journal is read again, and each open run gets another attempt (
 
 Rules
 - Entries keep their positions, so that a reader goes on where it was.
-- Of a sub-agent that has ended, its beginning and its end are taken along.
+- Of a sub-agent that has ended, its beginning and its end are taken along, and what a budget counts.
 - Of an open run, what came before its last save is left out, if that save was made with no operation under way: the
   operations, and what the agent said of itself. Messages and sub-agents stay.
 - The fold of what is left must be the state that the whole journal gives. Otherwise the whole journal is taken.
@@ -13,7 +13,7 @@ Rules
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import msgspec
@@ -31,12 +31,19 @@ Row = tuple[int, str, str]
 """Position, session and event, the event as JSON text."""
 
 
-def pack(store: Store, *, is_whole: bool = False) -> str:
-    """Return the journal of a tree as text. `is_whole`: with all that no run needs."""
+def pack(store: Store, *, is_whole: bool = False, counts_calls: bool = False) -> str:
+    """Return the journal of a tree as text. `is_whole`: with all that no run needs. `counts_calls`: with the calls that
+    an agent's budget counts; those that the tree's budget counts are always there."""
     journals = dict[str, list[JournalEntry]]()
     for row in store.rows(0):
         journals.setdefault(row.session, []).append(row)
-    kept = [row for session, rows in journals.items() for row in (rows if is_whole else _needed(session, rows))]
+        if isinstance(row.event, e.SessionCreated) and row.event.budget is not None:
+            counts_calls = counts_calls or row.event.budget.calls is not None
+    kept = [
+        row
+        for session, rows in journals.items()
+        for row in (rows if is_whole else _needed(session, rows, counts_calls=counts_calls))
+    ]
     plain = [(row.position, row.session, e.encode_event(row.event).decode()) for row in sorted(kept, key=_position)]
     return b64encode(zlib.compress(msgspec.json.encode(plain))).decode()
 
@@ -55,7 +62,7 @@ def _position(row: JournalEntry) -> int:
     return row.position
 
 
-def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
+def _needed(session: str, rows: list[JournalEntry], *, counts_calls: bool) -> list[JournalEntry]:
     """Return the entries of a session that a new attempt needs."""
     if session == RULES:
         return rows
@@ -66,12 +73,13 @@ def _needed(session: str, rows: list[JournalEntry]) -> list[JournalEntry]:
             place = 0
         elif isinstance(row.event, e.StateSaved) and not whole.operations and not whole.kept:
             place = number
+    counted = {row.event.operation for row in rows if counts_calls and isinstance(row.event, e.ToolCallRequested)}
     if not whole.is_open and whole.facts.parent is not None:
-        kept = [row for row in rows if _begins_or_ends(row.event) or isinstance(row.event, e.UsageSpent)]
+        kept = [row for row in rows if _begins_or_ends(row.event) or _is_of(row.event, counted)]
         is_same = _outline
     else:
         begins = {_operation(row.event) for row in rows[:place] if e.begins(row.event) is not None}
-        kept = [row for row in rows[:place] if not _is_done_with(row.event, begins)] + rows[place:]
+        kept = [row for row in rows[:place] if not _is_done_with(row.event, begins | counted)] + rows[place:]
         is_same = _meaning
     try:
         left = replay_journal(session, [row.event for row in kept])
@@ -84,14 +92,20 @@ def _begins_or_ends(event: e.AnyEvent) -> bool:
     return type(event) in e.BEGINS_RUN or isinstance(event, e.SessionCreated | e.RunFinished)
 
 
+def _is_of(event: e.AnyEvent, counted: Set[str]) -> bool:
+    """Return whether budgets count an event: what was spent, or a part of a call."""
+    return isinstance(event, e.UsageSpent) or (type(event) in MOVES_OPERATION and _operation(event) in counted)
+
+
 def _operation(event: Any) -> str:
     """Return the operation that an event moves."""
     operation: str = event.operation
     return operation
 
 
-def _is_done_with(event: e.AnyEvent, begins: set[str]) -> bool:
-    """Return whether an event before a save is needed no more. `begins`: the operations that began sub-agents."""
+def _is_done_with(event: e.AnyEvent, begins: Set[str]) -> bool:
+    """Return whether an event before a save is needed no more. `begins`: the operations that began sub-agents, or
+    count."""
     if isinstance(event, e.Reported):
         return True
     if is_of_budget(event):

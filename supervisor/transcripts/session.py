@@ -405,6 +405,12 @@ def _format_of(path: Path, first: Any) -> Format:
         raise UnknownFormatError(
             f"{path} is a session in a format that is known by name only ({name}), and it is left alone", name
         )
+    if isinstance(first, dict) and first.keys() >= {"entry", "position", "session", "event"}:
+        raise UnknownFormatError(
+            f"{path} was written by supervisor export, for other programs; no store takes it, since a session in two "
+            "stores would run twice. To take sessions to another place, move their store: copy it while no process has "
+            "it open, and use the copy alone"
+        )
     for candidate in FORMATS if isinstance(first, dict) else ():
         if candidate.recognises(first):
             return candidate

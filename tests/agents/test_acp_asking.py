@@ -87,6 +87,22 @@ async def test_the_cost_of_a_turn_counts_once_and_a_budget_is_asked_before_the_n
         assert (spent.usd, spent.requests) == (0.75, 2)
 
 
+async def test_a_budget_is_checked_before_each_permission_of_a_turn(home):
+    """What the agent asks is journaled when the budget lets it."""
+    agent = home.agent([ask("c1", "rm a"), ask("c2", "rm b"), say("done")])
+    async with opened() as supervisor:
+        run = await supervisor.start(agent, "go", session="talk", budget=Budget(calls=1))
+        (first,) = await asked(supervisor)
+        await allow(supervisor, first)
+        (question,) = await asked(supervisor)
+        assert (question.tool, home.effects) == ("supervisor.budget", ["c1"])
+        await allow(supervisor, question)
+        (second,) = await asked(supervisor)
+        await allow(supervisor, second)
+        assert await run.result() == "done"
+    assert home.effects == ["c1", "c2"]
+
+
 async def test_a_message_during_a_turn_waits(home):
     agent = home.agent([ask(), say("one")], [say("two")])
     async with opened() as supervisor:

@@ -9,7 +9,7 @@ from acp_inside import Inside
 from acp_scenes import allow, asked, events
 from scenes import opened
 
-from supervisor import Context, MemoryStore, agent, allow as allow_rule
+from supervisor import Approve, Context, MemoryStore, agent, allow as allow_rule
 from supervisor.agents.acp.permissions import DIFF, TITLE
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import Saved
@@ -71,6 +71,30 @@ async def test_without_raw_input_a_diff_stays_an_argument():
         await supervisor.start(Inside(turn).agent(), "go", session="s")
         (approval,) = await asked(supervisor)
         assert (approval.arguments[DIFF], approval.evidence) == (SHOWN, ())
+
+
+async def test_one_grant_covers_the_edits_of_a_coding_agent_in_its_folder(tmp_path):
+    """Those that wait already and those that come later; what it says of them counts for nothing."""
+    (tmp_path / "app").mkdir()
+    folder, said = str(tmp_path / "app"), []
+
+    async def turn(agent):
+        wanted = ["a.py", "b.py", "run.sh", "../c.py"]
+        found = [agent.ask(f"c{name}", **EDIT | {"rawInput": {"path": name, "content": "x"}}) for name in wanted]
+        await agent.answer(found[0])
+        later = [agent.ask("later", **EDIT | {"rawInput": {"path": "d.py", "content": "y"}})]
+        said.extend([await agent.answer(each) for each in (*found[:2], *later)])
+        await agent.answer(found[2])
+
+    async with opened() as supervisor:
+        await supervisor.start(Inside(turn).agent(), "go", session="s", cwd=folder)
+        first = next(each for each in await asked(supervisor, 4) if each.arguments["path"] == "a.py")
+        grant = Approve(by="ana", scope="session", pattern=f"edits inside {folder}")
+        assert len((await supervisor.decide(first.id, grant)).released) == 1
+        while len(said) < 3:
+            await anyio.sleep(1)
+        left = {each.arguments["path"] for each in await supervisor.find_approvals()}
+        assert (said, left) == (["allow_once"] * 3, {"run.sh", "../c.py"})
 
 
 FORMER = {

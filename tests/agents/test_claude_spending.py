@@ -7,8 +7,9 @@ import anyio
 import pytest
 from test_permissions import claude
 
-from supervisor import SqliteStore
+from supervisor import Budget, SqliteStore
 from supervisor.agents.claude.spending import Conversation, find_conversation
+from supervisor.core.budgets import TOOL
 from supervisor.core.usage import Spent
 from supervisor.testing import fast_disk, fresh_process
 
@@ -79,6 +80,24 @@ async def test_replies_count_once_over_looks_and_restarts(tmp_path, files):
         assert (await spent(it.supervisor)).output_tokens == 7
         await it.permissions.leave()
         assert ((await spent(it.supervisor)).requests, (await spent(it.supervisor)).input_tokens) == (4, 100)
+
+
+@pytest.mark.parametrize("budget", [Budget(calls=1), Budget(tokens=50)], ids=["calls", "tokens"])
+async def test_a_budget_is_checked_before_each_permission(tmp_path, files, budget):
+    """It makes its own requests, which no budget stops; the next permission waits for a person."""
+    async with claude(SqliteStore(tmp_path / "db"), conversation=files.conversation, budget=budget) as it:
+        it.ask(arguments={"command": "ls 1"})
+        (first,) = await it.asked()
+        await it.approve(first)
+        assert (first.tool, len(await it.answered())) == ("Bash", 1)
+        files.write(line("m1", 100))
+        await anyio.sleep(60)
+        it.ask(arguments={"command": "ls 2"})
+        (question,) = await it.asked()
+        assert (question.tool, len(it.answers)) == (TOOL, 1)
+        await it.approve(question)
+        (second,) = await it.asked()
+        assert (second.tool, second.arguments) == ("Bash", {"command": "ls 2"})
 
 
 def test_a_reply_of_several_lines_counts_once_with_its_largest_numbers(files):

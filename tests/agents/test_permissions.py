@@ -73,6 +73,13 @@ class Claude:
         await anyio.sleep(1)
         return list(await self.supervisor.find_approvals())
 
+    async def asked(self):
+        """Return the pending approvals, when there is one."""
+        give_up_at = time.monotonic() + PATIENCE
+        while not (found := await self.pending()) and time.monotonic() < give_up_at:
+            await anyio.to_thread.run_sync(time.sleep, 0.01)
+        return found
+
     async def answered(self, count=1):
         """Return the answers, when so many have come and nothing goes on by itself any more."""
         await anyio.sleep(1)
@@ -90,10 +97,10 @@ class Claude:
 
 
 @asynccontextmanager
-async def claude(store, *, dies=False, conversation=None):
+async def claude(store, *, dies=False, conversation=None, **options):
     """Serve a session until the block ends. `dies`: its tasks are suspended; else the session is cancelled."""
     try:
-        async with open_supervisor(store) as supervisor:
+        async with open_supervisor(store, **options) as supervisor:
             permissions = Permissions(conversation)
             run = await supervisor.start(permissions.agent, session="s")
             async with anyio.create_task_group() as tasks:

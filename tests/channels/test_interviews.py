@@ -1,6 +1,6 @@
 """Forms field by field: each line is checked where it is typed, and unchanged fields give the value back."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from schemas_and_values import schemas_with_values
 
 from supervisor.channels.chat.interview import NOTHING, Interview
@@ -26,7 +26,6 @@ def answer(interview: Interview, *lines: str) -> list[str | None]:
     return [interview.take(line) for line in lines]
 
 
-@settings(max_examples=60)
 @given(schemas_with_values())
 def test_lines_that_keep_each_text_give_the_value_back(pair):
     """A person who accepts what each prompt shows changes nothing."""

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from supervisor.channels.terminal.tree import draw_tree
 from supervisor.core.sessions.activity import Activity, Doing
+from supervisor.core.usage import Spent
 from supervisor.core.values import Approval
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -84,6 +85,15 @@ def test_each_run_says_what_it_does_since_when_and_why_its_clock_stands():
     assert row(lines, "model").startswith("! ")
     assert all(part in row(lines, "model") for part in ("model call", "50 s", "9 s"))
     assert all(part in row(lines, "shelled") for part in ("pytest -q", "12 s", "call"))
+
+
+def test_each_run_says_what_it_and_all_below_it_have_spent():
+    """Of unknown price, too; one that waits for a budget says so."""
+    spent = Spent(requests=8, usd=4.1, unpriced=3)
+    lines = drawn([ROOT, run("paid", Doing(kind="model_call"), usage=spent), run("poor", Doing(kind="budget"))])
+    assert "model call · 4.10 USD and 3 requests of" in row(lines, "paid")
+    assert "waits: its budget is used up" in row(lines, "poor")
+    assert "USD" not in row(lines, "poor")
 
 
 def test_a_value_that_only_another_process_knows_is_a_question_mark():

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, given, strategies as st
 from test_cards import make_approval
 from test_default_arguments import on_page, on_terminal
 
@@ -105,7 +105,6 @@ def is_readable(approval: Approval) -> bool:
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-@settings(max_examples=60, deadline=None)
 @given(one=calls(), other=calls())
 def test_two_calls_that_differ_have_two_cards(surface, one, other):
     """Whatever arguments are named and hold, unless the card says that it does not show them whole."""
@@ -120,7 +119,6 @@ def test_two_calls_that_differ_have_two_cards(surface, one, other):
 
 @pytest.mark.parametrize("surface", SURFACES)
 @given(name=NAMES, value=st.text("xyz", min_size=8, max_size=8))
-@settings(max_examples=40, deadline=None)
 def test_each_value_is_on_the_card_whatever_its_name(surface, name, value):
     """An argument named as one of our lines takes no place from it, and does not lose its own."""
     assume(name != "cwd")

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor import Approve, Context, agent, open_supervisor, tool
 from supervisor.cli import deciding
-from supervisor.cli.options import AnyPlace
+from supervisor.cli.options import PersonPlace
 from supervisor.core.marker import CALL_MARKER
 
 AGENTS = Path(__file__).with_name("command_agents.py")
@@ -142,7 +142,7 @@ def test_cancel_spares_a_turn_that_begins_meanwhile(tmp_path, capsys):
             async with run.watch_approvals() as watch:
                 await anext(watch)
 
-    class Late(AnyPlace):
+    class Late(PersonPlace):
         @asynccontextmanager
         async def open(self, **options):
             async with super().open(**options) as here:

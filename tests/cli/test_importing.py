@@ -28,6 +28,16 @@ def test_a_session_of_each_format_is_at_rest_afterwards_and_can_be_read(supervis
     assert supervisor("show", session).out.count("(imported)") == answer.json["messages"]
 
 
+def test_no_store_takes_what_export_has_written(supervisor, tmp_path: Path):
+    """A session in two stores would run twice. One line says what to do instead, and no store is made."""
+    supervisor.ask("x", session="s")
+    assert supervisor("export", "s", "--output", str(tmp_path / "s.jsonl")).code == 0
+    said = supervisor("import", str(tmp_path / "s.jsonl"), "--store", str(tmp_path / "other.db"))
+    assert (said.code, said.out, len(said.err.strip().splitlines())) == (6, "", 1)
+    assert "move their store" in said.err
+    assert not (tmp_path / "other.db").exists()
+
+
 def test_importing_twice_says_that_it_is_there(supervisor):
     """It is found by the id in its file; nothing is added."""
     first = supervisor("import", str(MIDDLE), "--json").json

@@ -7,7 +7,7 @@ import anyio
 from supervisor import Context, MemoryStore, ServerUnavailable, agent, open_supervisor, tool
 from supervisor.cli.deciding import approve
 from supervisor.cli.messages import send
-from supervisor.cli.options import AnyPlace
+from supervisor.cli.options import PersonPlace
 
 
 @tool
@@ -47,7 +47,7 @@ class LostAfterwards:
         return await self._supervisor.chat(*given, **options)
 
 
-class Losing(AnyPlace):
+class Losing(PersonPlace):
     """The place of a supervisor whose connection is lost after a command."""
 
     @asynccontextmanager
@@ -59,13 +59,10 @@ class Losing(AnyPlace):
                     await anyio.sleep(0.01)
             yield LostAfterwards(supervisor)
 
-    def name_of(self, by, supervisor):
-        return "ana"
-
 
 def test_a_decision_that_counts_is_told_with_its_rule(capsys):
     """The rule, its tool and its pattern are known without another read."""
-    assert approve("id", scope="session", place=Losing()) == 0
+    assert approve("id", scope="session", place=Losing(by="ana")) == 0
     told = capsys.readouterr()
     assert 'note: {"text":"x"}' in told.err
     assert "supervisor rules revoke" in told.err
@@ -73,5 +70,5 @@ def test_a_decision_that_counts_is_told_with_its_rule(capsys):
 
 def test_a_message_that_was_sent_is_told(capsys):
     """With the name of its agent."""
-    assert send("s", "hello", place=Losing()) == 0
+    assert send("s", "hello", place=Losing(by="ana")) == 0
     assert "asks [s]" in capsys.readouterr().out

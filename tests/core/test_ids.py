@@ -5,7 +5,7 @@ import hashlib
 import re
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from supervisor.core.errors import IllegalEvent, InvalidInput
 from supervisor.core.ids import (
@@ -64,7 +64,6 @@ def test_the_route_of_an_approval_is_a_digest_of_the_root_sessions_id():
     assert not new_approval_id("other").startswith(approval_route("release-7"))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
 def test_a_childs_id_depends_on_its_parent_and_its_spawn_only(parent, operation, other_parent, other_operation):
     """A plan that runs twice makes one child, and two spawns never make the same."""
@@ -85,7 +84,6 @@ def test_a_text_that_could_be_a_path_or_is_not_visible_is_not_a_session_id(sessi
         check_session_id(session)
 
 
-@settings(deadline=None, max_examples=80)
 @given(JSON, JSON)
 def test_equal_values_have_one_digest_and_others_have_another(value, other):
     """The approved arguments are those that run (A9)."""
@@ -93,7 +91,6 @@ def test_equal_values_have_one_digest_and_others_have_another(value, other):
     assert re.fullmatch("[0-9a-f]{64}", digest_of_value(value))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.text(max_size=3), st.integers(), max_size=5))
 def test_the_order_of_names_does_not_matter(arguments):
     """A call with the same arguments is the same call."""
@@ -101,7 +98,6 @@ def test_the_order_of_names_does_not_matter(arguments):
     assert digest_of_value(arguments) != digest_of_value({**arguments, "one more": 1})
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(["", "left/", "left/right/"]), st.text(max_size=5), JSON, st.integers(1, 999))
 def test_an_operations_id_can_be_split_into_its_parts(branch, name, arguments, count):
     """For any name: the count is what follows the last mark."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 
 import pytest
 from decorating import loudly
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import supervisor.core.declarations.tool_context
 from supervisor.core.declarations.agent_spec import agent
@@ -139,7 +139,6 @@ def test_arguments_are_bound_as_in_a_call_and_kept_apart_from_defaults():
             ship.bind(args, kwargs)
 
 
-@settings(deadline=None, max_examples=60)
 @given(ORDERS, st.integers(-(2**53), 2**53))
 def test_a_tool_gets_the_arguments_that_were_passed_by_way_of_json(order, count):
     """Their types are restored: dataclasses, instants, enums, sets."""
@@ -147,7 +146,6 @@ def test_a_tool_gets_the_arguments_that_were_passed_by_way_of_json(order, count)
     assert ship.decode_arguments(to_json(full, "it")) == {"order": order, "count": count, "notes": ["none"]}
 
 
-@settings(deadline=None, max_examples=60)
 @given(ORDERS)
 def test_an_agent_gets_the_input_that_was_passed_by_way_of_json(order):
     """One input, by position or by name."""
@@ -358,7 +356,6 @@ def test_a_name_for_type_checkers_only_needs_no_quotes_where_annotations_are_laz
     assert agent(names["asked"]).offered_names == ["text"]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.text(alphabet=st.characters() | st.characters(categories=["Cs"]), max_size=6))
 def test_any_text_can_be_made_printable_and_valid_text_is_unchanged(text):
     """Output of a program, or a text from a person's system, can always be journaled."""

@@ -3,7 +3,7 @@
 import pytest
 
 from supervisor import InvalidInput
-from supervisor.core.store_urls import read_store_url
+from supervisor.core.store_urls import has_password, read_store_url, split_schema, without_password
 
 SECRET = "hunter2"
 
@@ -72,3 +72,43 @@ def test_a_server_is_not_taken_for_a_store(text):
     with pytest.raises(InvalidInput, match=r"open_remote.*--server") as refused:
         read_store_url(text)
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"postgresql://ada:{SECRET}{sign}x@host/db" for sign in "/@?#[:"),
+        *("postgresql://ada:12?x=y@host/db", "postgresql://ada:1/2@host/db", f"postgresql://host:{SECRET}/db"),
+        *(f"postgresql://host/db;password={SECRET}", f"postgresql://host/db#password={SECRET}"),
+        *("postgresql://host/db?x", "postgresql://host/a b", "postgresql:/host/db"),
+    ],
+)
+def test_a_url_that_libpq_may_read_in_another_way_is_refused(text):
+    """A password with a / would be the name of a database, which is shown. The error does not repeat it."""
+    for read in (has_password, without_password, split_schema):
+        with pytest.raises(InvalidInput, match="write @ as %40") as refused:
+            read(text)
+        assert SECRET not in f"{refused.value!r}{refused.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"postgresql://ada:{SECRET}@host/db?schema=s", "postgresql://ada@host/db?schema=s"),
+        (f"postgres://ada:{SECRET}%40%2F@[::1]:5432/db", "postgres://ada@[::1]:5432/db"),
+        (f"postgresql://one:1,two:2/db?password={SECRET}&a=b", "postgresql://one:1,two:2/db?a=b"),
+        (f"postgresql://host/db?pass%77ord={SECRET}&PASSWORD=x", "postgresql://host/db"),
+        (f"postgresql:///db?host=/run/pg&sslpassword={SECRET}", "postgresql:///db?host=/run/pg"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(text, shown):
+    """However the password is written."""
+    assert has_password(text)
+    assert without_password(text) == shown
+    assert not has_password(shown)
+
+
+def test_the_other_parameters_of_a_url_reach_libpq_as_they_are_written():
+    """A + is a plus, and not a space: the password would be another one."""
+    url = "postgresql://ada@host/db?password=a+b%20c&schema=s&passfile=/srv/a%40b"
+    assert split_schema(url) == ("postgresql://ada@host/db?password=a+b%20c&passfile=/srv/a%40b", "s")

@@ -47,11 +47,12 @@ from supervisor import (
     SqliteStore,
     StoreRefused,
     TreeOwned,
+    Usage,
     allow,
     open_supervisor,
 )
 from supervisor.core.ids import RULES
-from supervisor.events import RuleUsed
+from supervisor.events import RuleUsed, UsageSpent
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -224,23 +225,33 @@ def _lose_the_outcome() -> None:
         connection.execute("UPDATE session SET finished = NULL")
 
 
-def _use_once_more() -> None:
+def _add(make: Callable[[Any], Any]) -> None:
+    """Write an event into the journal of the root that no life wrote."""
     store = SqliteStore(f"{os.environ['FUZZ_FOLDER']}/store.db")
     store.open()
     store.begin()
     last = store.rows(0)[-1].position
-    (rule,) = [row.event.rule.id for row in store.journal(RULES)]
-    used = RuleUsed(at=datetime.now(UTC), rule=str(rule), session=ROOT, operation="call:risky:0#9")
-    store.write([JournalEntry(last + 1, ROOT, used)])
+    store.write([JournalEntry(last + 1, ROOT, make(store))])
     store.commit()
     store.close()
+
+
+def _one_use_more(store: Any) -> RuleUsed:
+    (rule,) = [row.event.rule.id for row in store.journal(RULES)]
+    return RuleUsed(at=datetime.now(UTC), rule=str(rule), session=ROOT, operation="call:risky:0#9")
+
+
+def _spent(model: str) -> UsageSpent:
+    return UsageSpent(at=datetime.now(UTC), usage=Usage(model, requests=7))
 
 
 SABOTAGE: dict[str, Callable[[], None]] = {
     "effects": lambda: record("effects", "c1"),
     "told": lambda: tell("decided", "nobody", "accepted"),
     "index": _lose_the_outcome,
-    "uses": _use_once_more,
+    "uses": lambda: _add(_one_use_more),
+    "spent": lambda: _add(lambda _: _spent("fuzz")),
+    "budget": lambda: _add(lambda _: _spent("another")),
 }
 
 

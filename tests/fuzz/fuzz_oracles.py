@@ -229,7 +229,7 @@ def _wrong_uses(story: Story) -> Iterator[str]:
 
 
 def _wrong_spending(story: Story) -> Iterator[str]:
-    """Check what was spent against the steps that were run, and the budget against what was journaled."""
+    """Check what was spent against the steps that were run."""
     ran = len(story.lines("steps"))
     counted = sum(isinstance(row.event, e.UsageSpent) and row.event.usage.model == "fuzz" for row in story.rows)
     if counted > ran or (counted < ran and -9 not in story.codes.values()):
@@ -238,22 +238,37 @@ def _wrong_spending(story: Story) -> Iterator[str]:
         asked = [op for op, each in state.budgeting.asides.items() if each.pending_approval is not None]
         if len(asked) > 1:
             yield f"asked: {name} asks {len(asked)} times about its budget"
+    yield from _exceeded_budget(story)
+
+
+def _exceeded_budget(story: Story) -> Iterator[str]:
+    """Check the budget against what was journaled."""
     limits, used = dict(story.case.get("budget", {})), collections.Counter[str]()
-    stopped = {session for session, found in story.events.items() if any(type(each) in CANCELLED for each in found)}
+    stopped = {name for name, found in story.events.items() if _was_stopped(found)}
     for row in story.rows:
         if row.session not in story.states or story.states[row.session].facts.root != ROOT:
             continue
         match row.event:
+            case e.CancelRequested():
+                stopped.add(row.session)
             case e.BudgetRaised():
                 limits |= {kind: limit for kind in limits if (limit := getattr(row.event, kind)) is not None}
-            case e.ToolCallRequested(tool=tool) if tool != TOOL:
+            case e.ToolCallRequested(tool=tool) if tool != TOOL and row.session not in stopped:
                 used["calls"] += 1
-            case e.UsageSpent(usage=usage) if usage.model == "fuzz" or usage.requests:
+            case e.UsageSpent(usage=usage) if row.session not in stopped:
                 used["requests"] += usage.requests or 0
         over = [kind for kind in ("calls", "requests") if kind in limits and used[kind] > limits[kind]]
-        if over and not stopped:
+        if over:
             yield f"budget: {over} of {limits} exceeded by {dict(used)}"
             return
+
+
+def _was_stopped(events: list[Any]) -> bool:
+    """Whether a run was told to stop by no entry: no budget holds up its clean-up."""
+    ends = {event.kind for event in events if isinstance(event, e.RunFinished)}
+    if "cancelled" in ends and any(isinstance(event, e.CancelRequested) for event in events):
+        ends.remove("cancelled")
+    return not ends <= {"succeeded", "failed"}
 
 
 def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C901 # one case per kind

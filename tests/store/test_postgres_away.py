@@ -3,14 +3,16 @@
 import os
 import secrets
 import signal
+import threading
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 
 import anyio
 import pytest
 from postgres_server import running
 
 from supervisor import Approve, Context, SupervisorError, agent, open_supervisor, tool
+from supervisor.store.postgres.store import PostgresStore
 from supervisor.tools.descendants import process_table, processes_below
 
 pytestmark = pytest.mark.anyio
@@ -116,3 +118,16 @@ async def test_a_server_that_was_stopped_holds_no_loop_and_loses_nothing(own_ser
                 await anyio.sleep(0.05)
             assert (await supervisor.decide(pending[0].id, Approve(by="ada"))).kind == "accepted"
             assert (await waits.outcome()).value == "ok"
+
+
+def test_a_command_waits_for_a_server_that_is_being_restarted(own_server):
+    """`supervisor approve` in the middle of a restart decides, and does not say that there is no server."""
+    own_server.stop("fast")
+    starts = threading.Timer(0.5, own_server.start)
+    starts.start()
+    store = PostgresStore(f"{own_server.url}?schema=t{secrets.token_hex(6)}")
+    store.coming_seconds = 60.0
+    with closing(store):
+        store.open()
+        assert store.counts().sessions == 0
+    starts.join()

@@ -1,10 +1,14 @@
 """What is sent in one piece is answered in one piece, and an error leaves a connection that goes on."""
 
+import threading
+from types import SimpleNamespace
+
 import psycopg
 import pytest
 from postgres_server import connect
 
 from supervisor.store.postgres.pieces import Pieces
+from supervisor.store.postgres.server import Line
 
 
 @pytest.fixture
@@ -60,3 +64,35 @@ def test_a_connection_that_is_lost_is_an_error_and_is_closed(pieces):
     with pytest.raises(psycopg.OperationalError):
         pieces.send([("SELECT pg_terminate_backend(pg_backend_pid())", ()), (ALL, ())])
     assert pieces.connection.closed
+
+
+class Broken:
+    """A connection that is seen to be broken just before the next one is there."""
+
+    def __init__(self, line):
+        self._line, self.is_seen = line, threading.Event()
+
+    @property
+    def closed(self):
+        if (thread := self._line._connecting) is not None:
+            self.is_seen.set()
+            thread.join()
+        return True
+
+
+def test_a_connection_that_comes_as_one_looks_for_it_is_not_made_again():
+    """Another one would take its place, and nothing would close it then."""
+    made = []
+
+    class Machine:
+        def connect(self, what):
+            if made:
+                made[0].is_seen.wait(10)
+            made.append(SimpleNamespace(closed=False) if made else Broken(line))
+            return made[-1]
+
+    line = Line(Machine(), "writer", lambda connection: None)
+    line.open()
+    assert line.get() is None
+    assert line.get() is made[1]
+    assert len(made) == 2

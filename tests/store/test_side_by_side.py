@@ -18,6 +18,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import IllegalEvent
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import SessionState, replay_journal
+from supervisor.core.usage import Usage
 from supervisor.store.memory import MemoryStore
 from supervisor.store.postgres.store import PostgresStore
 from supervisor.store.sqlite.store import SqliteStore
@@ -39,6 +40,11 @@ events = st.one_of(
     st.builds(lambda n: e.CardBegun(at=at(7), approval=f"p{n}", channel="web"), operations),
     st.builds(lambda n: e.CardPosted(at=at(7), approval=f"p{n}", channel="web"), operations),
     st.builds(lambda n: e.CardRetired(at=at(7), approval=f"p{n}", channel="web"), operations),
+    st.builds(
+        lambda n, usd: e.UsageSpent(at=at(7), usage=Usage("m", n, None, n, n, usd)),
+        operations,
+        st.sampled_from([None, 0.1]),
+    ),
     st.builds(lambda n: e.DecisionRefused(at=at(7), approval=f"p{n}", by="eve", reason="no"), operations),
 )
 # an end is rare, or nothing would happen before it

@@ -10,7 +10,7 @@ from temporalio.converter import DataConverter
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from supervisor import Approve, Budget, Context, Deny, StepContext, Usage, agent, tool
-from supervisor.core.events import UsageSpent
+from supervisor.core.events import ToolCallRequested, UsageSpent
 from supervisor.temporal import open_temporal
 from supervisor.temporal.client import starting
 from supervisor.temporal.settings import PayloadsInUtf8
@@ -241,6 +241,40 @@ async def test_a_cancel_withdraws_the_question():
         await supervisor.cancel("s", by="ana")
         assert (await run.outcome()).kind == "cancelled"
         assert (await supervisor.get_approval(question.id)).status == "withdrawn"
+
+
+@agent
+async def looks_once(ctx: Context, number: int) -> str:
+    return (await ctx.call(look, str(number))).kind
+
+
+@agent
+async def has_looked(ctx: Context, times: int) -> int:
+    for number in range(times):
+        await ctx.run(looks_once, number)
+    return times
+
+
+@agent(budget=Budget(calls=20))
+async def saving(ctx: Context, times: int) -> int:
+    for number in range(ctx.saved or 0, times):
+        await ctx.call(look, str(number))
+        await ctx.save(number + 1)
+    return times
+
+
+@pytest.mark.parametrize(("spec", "budget"), [(has_looked, Budget(calls=20)), (saving, None)])
+async def test_calls_before_a_move_count(spec, budget, moves_often):
+    """Those of sub-agents that have ended, and those before a save: so their number is exact."""
+    url = await namespace()
+    async with working(url, [has_looked, looks_once, saving]), open_temporal(url) as supervisor:
+        run = await supervisor.start(spec, 21, session="s", budget=budget)
+        question = await asked(supervisor, "s")
+        assert len(await histories(url, 'WorkflowId = "s"')) > 1
+        entries = (await supervisor.get_tree("s", entries=None)).entries
+        assert sum(isinstance(each.event, ToolCallRequested) and each.event.tool == look.name for each in entries) == 20
+        await supervisor.decide(question.id, Approve(by="ana"))
+        assert await run.result() == 21
 
 
 async def replay(url: str) -> None:

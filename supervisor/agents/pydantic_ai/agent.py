@@ -121,7 +121,8 @@ def pydantic_agent(
         raise InvalidInput(f"pydantic_agent {name}: {error}") from error
 
     async def run(ctx: Context, text: str) -> Any:
-        history = [message for saved in ctx.saved_before() for message in _read_messages(saved["messages"])]
+        saved = [json.dumps(each["messages"]) for each in ctx.saved_before()]
+        history = [message for each in saved for message in ModelMessagesTypeAdapter.validate_json(each)]
         durable = durability(ctx, deps(ctx) if deps is not None else None)
         with events_of(durable):
             result = await agent.run(
@@ -149,10 +150,6 @@ def supervisor_tool(agent: AgentSpec[..., Any], /) -> Tool[Any]:
     tool = Tool.from_schema(call, schema["name"], schema["description"], schema["parameters"])
     tool.metadata = {SUB_AGENT: agent.name}
     return tool
-
-
-def _read_messages(messages: Any) -> Sequence[Any]:
-    return ModelMessagesTypeAdapter.validate_json(json.dumps(messages))
 
 
 def _messages_of(result: AgentRunResult[Any]) -> Any:

@@ -39,10 +39,8 @@ from supervisor.core.values import Approval
 CONTENT: Final = 2000
 TITLE: Final = 256
 DESCRIPTION: Final = 4096
-FOOTER: Final = 2048
 ALL_FACTS: Final = DESCRIPTION - 600
 LABEL: Final = 80
-CUSTOM_ID: Final = 100
 IN_A_ROW: Final = 5
 ROWS: Final = 5
 MODAL_TITLE: Final = 45

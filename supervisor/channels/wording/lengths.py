@@ -42,7 +42,7 @@ class DrawnFact(msgspec.Struct, frozen=True, kw_only=True):
 
 def length(text: str) -> int:
     """Return the length of a text in UTF-16 code units."""
-    return len(text) + sum(char > "\uffff" for char in text)
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def fit(text: str, limit: int, *, remark: bool = True) -> str:
@@ -58,13 +58,9 @@ def fit(text: str, limit: int, *, remark: bool = True) -> str:
     return f"{kept}\n… {len(text) - len(kept)} more characters not shown"
 
 
-def fit_ends(text: str, limit: int) -> str:
-    """Return the text, or as much of its beginning and end as fits, with a remark that says how much is missing."""
-    return _ends(text, limit)[0]
-
-
 def _ends(text: str, limit: int) -> tuple[str, int]:
-    """Return the text as `fit_ends` does, and the number of characters that are missing from it."""
+    """Return the text, or as much of its beginning and end as fits, with a remark that says how much is missing, and
+    the number of characters that are missing."""
     if length(text) <= limit:
         return text, 0
     if limit <= 3 * _ROOM_FOR_REMARK:

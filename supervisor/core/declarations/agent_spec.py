@@ -243,13 +243,6 @@ class AgentSpec(DeclaredFunction, Generic[P, R_co]):
         self.decode_input(raw)
         return raw
 
-    def encode_exactly(self, args: tuple[Any, ...]) -> msgspec.Raw:
-        """Encode an input, as `encode_input` does; raises InvalidInput, too, if JSON would not say what was given."""
-        raw = self.encode_input(args, {})
-        if (inexact := self.why_inexact(args, {}, raw)) is not None:
-            raise InvalidInput(inexact)
-        return raw
-
     def why_inexact(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], raw: msgspec.Raw) -> str | None:
         """Return why an encoded input does not say what was given; None: it does."""
         is_same = all(is_exact(value, raw) for value in (*args, *kwargs.values()))

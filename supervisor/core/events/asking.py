@@ -352,6 +352,9 @@ class RuleRevoked(Event, frozen=True, kw_only=True):
 
     rule: str
     by: str
+    """Who revoked it; "" if it went with its session."""
+    session: str | None = None
+    """The root session in whose tree it counted, if that tree was removed, and the rule with it."""
 
 
 @event_traits("audited", "not copied", "no progress")

@@ -65,7 +65,8 @@ def done_again(state: SessionState, journal: Sequence[e.AnyEvent], by: str, cut_
     forgotten, kept, reopened = partition_operations(state, _ended(state, journal, ended, led), led)
     aside = {*forgotten, *kept, *reopened}
     lost = [name for name in state.operations if name not in aside and _was_cut_off(state, name)]
-    failed = {_child_of(state.operations[name].result) for name in led}
+    results = (state.operations[name].result for name in led)
+    failed = {result.child for result in results if isinstance(result, e.OperationFinished)}
     children = [name for name in state.children if name in failed or name in {*cut_off}]
     return e.Again(
         by=by,
@@ -114,7 +115,3 @@ def _is_interrupted(event: e.AnyEvent) -> bool:
 
 def _effect(details: msgspec.Raw) -> Any:
     return msgspec.json.decode(details).get("effect")
-
-
-def _child_of(result: Any) -> str | None:
-    return result.child if isinstance(result, e.OperationFinished) else None

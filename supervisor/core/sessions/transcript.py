@@ -98,10 +98,6 @@ class _Frame:
         self.answers: dict[Hashable, int] = {}
 
 
-def _is_never_synthesised(_at: int) -> bool:
-    return False
-
-
 class Pairing:
     """Pairs the calls and results of one conversation, which it is given message by message, in order.
 
@@ -114,7 +110,7 @@ class Pairing:
         *,
         framed: bool = True,
         held: Collection[Hashable] = (),
-        is_synthesised: Callable[[int], bool] = _is_never_synthesised,
+        is_synthesised: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self._framed = framed
         self._held = held

@@ -20,6 +20,7 @@ Rules
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
+from math import inf
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -59,12 +60,14 @@ class Attempt:
         "_rests",
         "_turns",
         "_waiters",
-        "asked_at",
         "asked_late",
         "block",
         "blocked",
+        "bounded",
+        "deadline",
         "entering",
         "external",
+        "firing",
         "has_ended",
         "host",
         "in_flight",
@@ -74,6 +77,7 @@ class Attempt:
         "is_finishing",
         "is_looked_at",
         "is_sealed",
+        "moved_at",
         "names",
         "overdue",
         "patches",
@@ -115,8 +119,8 @@ class Attempt:
         self.instead: MutableMapping[str, tuple[str, str, str]] = EMPTY
         """Operations that the agent asked for during the replay and that the journal does not hold. Each in words, with
         two lines of code (runtime/attempt/divergence.py)."""
-        self.asked_at = host.alarm.now()
-        """During a replay: when the agent last asked for an operation, on the alarm's clock."""
+        self.moved_at = host.alarm.now()
+        """During a replay: when the agent last asked for an operation or was given a result, on the alarm's clock."""
         self.task = 0
         """The id of the agent function's task."""
         self.strangers: frozenset[int] | None = None
@@ -136,8 +140,13 @@ class Attempt:
         """The keys that operations wait for, with the number of operations for each (RunPassivated.waiting_for)."""
         self.entering = 0
         """The operations under way that are model calls that wait to be entered (runtime/attempt/places.py)."""
-        self.in_flight = self.blocked = 0
-        """`in_flight`: all operations under way. `blocked`: those of them that wait for the replay."""
+        self.in_flight = self.blocked = self.bounded = 0
+        """`in_flight`: all operations under way. `blocked`: the waits for the replay, of operations and of timers.
+        `bounded`: those of them that a deadline of the agent's own ends."""
+        self.deadline = inf
+        """When the scopes around the attempt end it, on the loop's clock."""
+        self.firing = 0
+        """The timers that are about to cancel their blocks."""
         self.stopped_at = 0
         """The length of the journal when the attempt was told to stop."""
         self.asked_late = _NO_NAMES
@@ -298,7 +307,7 @@ class Attempt:
     def _claim(self, operation: str) -> None:
         """Record that the agent has asked again for a journaled operation."""
         if self.replay.is_replaying:
-            self.asked_at = self.host.alarm.now()
+            self.moved_at = self.host.alarm.now()
         self.replay.claim(operation)
         if not self.replay.is_replaying:
             self.names.asked = None
@@ -337,7 +346,7 @@ class Attempt:
     async def _pass_barrier_with(self, operation: str) -> None:
         """Pass the barrier with a new operation. If the run is blocked there, the block names this operation as what
         the agent asked for instead."""
-        self.asked_at = self.host.alarm.now()
+        self.moved_at = self.host.alarm.now()
         asked = (self.names.asked or {}).get(operation, (operation, "", None))
         told = told_operation(*asked), *lines_here(self.spec.fn.__code__)
         self.instead = map_with(self.instead, operation, told)
@@ -557,17 +566,23 @@ class Attempt:
     def _blocking(self) -> Iterator[None]:
         self.blocked += 1
         self.give_way()
+        is_bounded = False
         if self.replay.is_replaying:
             self.host.waits_for_replay(self)
+            is_bounded = anyio.current_effective_deadline() < self.deadline
+        self.bounded += is_bounded
         try:
             with self.watch.held():
                 yield
         finally:
             self.blocked -= 1
+            self.bounded -= is_bounded
 
     def _pass_over(self, operation: str) -> None:
         """Record that the turn of an operation is over. The next result may be given when everything that follows from
         this one has happened."""
+        if self.replay.is_replaying:
+            self.moved_at = self.host.alarm.now()
         self.replay.give(operation)
         self._rests = 0
         self.settling.begin()
@@ -678,18 +693,23 @@ class Attempt:
 
     @property
     def waits(self) -> int:
-        """The number of operations that wait: for people, messages, children or timers, or for the replay."""
+        """The number of operations that wait: for people, messages, children or timers, or for the replay. So may a
+        timer that fires."""
         return self.blocked + sum(self.waiting.values())
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether all operations wait, and no step is under way that lets one go on: of a task that was woken, or of a
+        timer that fires."""
+        return not self.settling.hot and self.in_flight + self.firing == self.waits - self.is_finishing
 
     @property
     def is_quiet(self) -> bool:
         """Whether the attempt only waits, for people, messages, children or timers, and the agent has been given every
         result that exists."""
-        if self.stop_reason is not None or not self.waiting or self.watch.is_working or self.settling.hot:
+        if self.stop_reason is not None or not self.waiting or self.watch.is_working or not self.only_waits:
             return False
-        if self.replay.front(self.state) is not None and not self.awaits_turn:
-            return False
-        return self.in_flight == self.waits - self.is_finishing
+        return self.replay.front(self.state) is None or self.awaits_turn
 
     @property
     def rest(self) -> tuple[int, tuple[str, ...]]:

@@ -74,6 +74,11 @@ class Settling:
         """Whether no step is hot, except perhaps the current one."""
         return not self.hot or (self.hot == 1 and self._probe.runs(self))
 
+    @property
+    def may_be_timed(self) -> bool:
+        """Whether the attempt's tasks may have set a timer of the loop, as `asyncio.timeout` does."""
+        return self._probe.may_be_timed(self)
+
     @contextmanager
     def holding(self) -> Iterator[None]:
         """Hold the next result while the agent waits for the disk at a point where a replay does not wait."""
@@ -188,6 +193,9 @@ class _Probe(Protocol):
     def runs(self, settling: Settling) -> bool:
         """Return whether the current step is a hot step of this attempt."""
 
+    def may_be_timed(self, settling: Settling) -> bool:
+        """Return whether a timer of the loop that no scope shows may go off in a task of this attempt."""
+
 
 class _Blind:
     """The probe of a loop that cannot be followed."""
@@ -197,6 +205,9 @@ class _Blind:
 
     def runs(self, settling: Settling) -> bool:
         return False
+
+    def may_be_timed(self, settling: Settling) -> bool:
+        return True
 
 
 class _TrioProbe:
@@ -230,6 +241,9 @@ class _TrioProbe:
 
     def runs(self, settling: Settling) -> bool:
         return self._now is settling
+
+    def may_be_timed(self, settling: Settling) -> bool:
+        return False
 
     def task_scheduled(self, task: Any) -> None:
         now = self._now
@@ -283,6 +297,12 @@ class _LoopProbe:
 
     def runs(self, settling: Settling) -> bool:
         return self._now is settling and (self._taker is None or self._taker is self._current_task(self._loop))
+
+    def may_be_timed(self, settling: Settling) -> bool:
+        timers = getattr(self._loop, "_scheduled", None)
+        if timers is None:
+            return True
+        return any(each._context.get(_OWNER) is settling and not each.cancelled() for each in timers)  # noqa: SLF001 # no public way
 
     def _cover(self) -> None:
         self._marks += 1

@@ -18,7 +18,7 @@ from supervisor.core import events as e
 from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL
 from supervisor.runtime.journal.texts import Texts
 
-INBOX = "inbox"
+INBOX, ASKED = "inbox", "asked"
 INBOX_EVENTS: Final = ASKS | ENDS_APPROVAL | e.having("reminds", "votes", "evidence")
 """Events that change what is pending. A call request that needs no approval wakes readers in vain, which is cheap."""
 SIGNS_APART = timedelta(seconds=0.1)  # a chatty command wakes its readers no more often
@@ -47,7 +47,8 @@ class Hub:
         """When a call of each session last showed a sign of life, for sessions with an attempt in this process."""
 
     def news(self, key: str) -> anyio.Event:
-        """Return the event that the next `publish` of this key sets. A key is a session's id, INBOX, or made above."""
+        """Return the event that the next `publish` of this key sets. A key is a session's id, INBOX (what is pending
+        has changed), ASKED (a call was requested), or made above."""
         return self._events.setdefault(key, anyio.Event())
 
     def publish(self, key: str) -> None:

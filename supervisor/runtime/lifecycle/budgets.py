@@ -153,6 +153,11 @@ class Budgets:
 
     # -- what bounds a run -------------------------------------------------------------------------------------------
 
+    @property
+    def counts_calls(self) -> bool:
+        """Whether a budget of this process bounds calls."""
+        return any(holder.limits.calls is not None for holders in self.above.values() for holder in holders)
+
     def bounds(self, attempt: Attempt) -> bool:
         return bool(self._holders(attempt))
 
@@ -334,7 +339,8 @@ class Budgets:
         def plan(view: View) -> list[Entry]:
             state, now = view.session(holder.session), self._clock.now()
             is_asked = state.budgeting.pending(holder.scope) is not None
-            if state.phase != "open" or is_asked or not self._is_wanted(holder):
+            waiting = self._first_waiting(holder)
+            if state.phase != "open" or is_asked or waiting is None:
                 return []
             if holder.base.on_exhausted == "end":
                 used = used_text(holder.limits, holder.used, holder.spent)
@@ -344,6 +350,7 @@ class Budgets:
                 holder.scope,
                 holder.base,
                 holder.used,
+                waiting.wants,
                 holder.spent,
                 _told(holder),
                 approval=approval,
@@ -361,10 +368,11 @@ class Budgets:
         if holder.question is None:  # a run that fell asleep for it meanwhile looks again
             await self._wake_sleepers(root)
 
-    def _is_wanted(self, holder: Holder) -> bool:
-        """Whether something still waits for a larger budget."""
+    def _first_waiting(self, holder: Holder) -> Reservation | None:
+        """Return what still waits for a larger budget."""
         queue = self._queues.get(self._roots.get(holder.session, ""), ())
-        return any([*exceeded(holder.limits, holder.used + each.wants)] for each in queue if holder in each.holders)
+        waiting = (each for each in queue if holder in each.holders)
+        return next((each for each in waiting if [*exceeded(holder.limits, holder.used + each.wants)]), None)
 
     def _expire_later(self, holder: Holder, state: SessionState) -> None:
         record = state.budgeting.asides[holder.question or ""]

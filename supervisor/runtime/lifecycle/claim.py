@@ -219,13 +219,12 @@ class ClaimLoop:
         size = max(FEW, len(roots) // PART)
         return roots[:size], dict.fromkeys(roots[size:])
 
-    async def _tell(self, taken: Iterable[str]) -> None:
+    async def _tell(self, taken: list[str]) -> None:
         """Log the trees that this process runs from now on."""
-        if log.is_heard:
-            for root in taken:
-                row = self._store.get_session(root)
-                log.info("tree.claimed", session=root, agent=None if row is None else row.agent)
-                await checkpoint()
+        for start in range(0, len(taken) if log.is_heard else 0, STEP):
+            for row in self._store.get_sessions(taken[start : start + STEP]):
+                log.info("tree.claimed", session=row.id, agent=row.agent)
+            await checkpoint()
 
     async def _find(self) -> list[str]:
         """Return the trees to claim because their owner has died, and those that could not be run before."""

@@ -52,6 +52,8 @@ class Limits:
         self._limits = limits
         self._queues: dict[str, Queue] = {}
         self._looks: dict[str, Appointment] = {}
+        self._unreturned: dict[str, list[int]] = {}
+        """Places of all processes that no ticket has and that the store did not take back yet, by limit."""
         self._number = 0
         """Of the latest ticket."""
         self._unknown: set[str] = set()
@@ -153,7 +155,20 @@ class Limits:
         self._queue(ticket.name).leave(ticket)
         slot, ticket.slot = ticket.slot, None
         if slot is not None:
-            self._store.give_place_back(ticket.name, slot)
+            self._unreturned.setdefault(ticket.name, []).append(slot)
+            self._give_back(ticket.name)
+
+    def _give_back(self, name: str) -> bool:
+        """Give the places back that no ticket has any more. Return False if the store does not answer: it is asked
+        again, or the next ticket has them."""
+        slots = self._unreturned.get(name, [])
+        try:
+            while slots:
+                self._store.give_place_back(name, slots[-1])
+                slots.pop()
+        except (StoreError, OSError) as error:
+            log.warning("limit.not_given_back", limit=name, reason=str(error))
+        return not slots
 
     def close(self, name: str, seconds: float) -> None:
         self._queue(name).close(anyio.current_time() + checked_seconds(seconds))
@@ -171,6 +186,8 @@ class Limits:
                 break
             queue.hold(ticket, now)
             ticket.tell()
+        if not self._give_back(name):
+            look_at = now + LOOK_SECONDS
         self._alarm.take_back(self._looks.pop(name, None))
         look_at = min(look_at, queue.due(now))
         if queue.limit is None and queue.is_idle and now < queue.closed_until:
@@ -183,6 +200,9 @@ class Limits:
     def _take_slot(self, queue: Queue, ticket: _Asked) -> bool:
         """Take one of the places of all processes, if the ticket needs one."""
         if ticket.is_shared and queue.limit is not None and queue.limit.at_once is not None:
+            if unreturned := self._unreturned.get(ticket.name):
+                ticket.slot = unreturned.pop()
+                return True
             try:
                 ticket.slot = self._store.take_place(ticket.name, queue.limit.at_once)
             except (StoreError, OSError) as error:  # no place is given: it is not known whether another process has it

@@ -12,11 +12,13 @@ Rules
 - While the supervisor is closing, a run that waits for people is passivated at once. A run with a timer stays, since it
   can go on by itself. An approval's expiry does not count as a timer: the run waits for people.
 - A later attempt that waits has shown that it does not end with its process. That is journaled once (R5).
-- In a replay, an agent whose only task waits for an entry that the agent does not ask for is blocked (R1). If the agent
-  has other tasks, they may wait for something outside our sight. So the run is presumed blocked after
-  PRESUMED_AFTER_SECONDS, and blocked after the agent's `inactivity_timeout`. An agent that awaits operations alone (of
-  Pydantic AI, of the OpenAI SDK) is blocked after PRESUMED_AFTER_SECONDS if it asks for something else: its request
-  follows from calls that it did not make again, as when today's schema refuses the arguments that wait.
+- In a replay, an agent whose only task waits for an entry that the agent does not ask for is blocked (R1), when it has
+  neither asked for anything nor been given anything for SETTLED_AFTER_SECONDS. A step that is under way, or a timer
+  that fires, may end its wait. If the agent has other tasks, or a deadline of its own (of a scope, of the loop), the
+  end of its wait may be outside our sight. So the run is presumed blocked after PRESUMED_AFTER_SECONDS, and blocked
+  after the agent's `inactivity_timeout`. An agent that awaits operations alone (of Pydantic AI, of the OpenAI SDK) is
+  blocked after PRESUMED_AFTER_SECONDS if it asks for something else: its request follows from calls that it did not
+  make again, as when today's schema refuses the arguments that wait.
 """
 
 from collections.abc import Callable, Iterable
@@ -139,25 +141,26 @@ class Passivation:
             if attempt.stop_reason is not None or attempt.has_ended or not attempt.replay.is_replaying:
                 attempt.is_looked_at = False
                 return
-            is_silent = 0 < attempt.waits == attempt.in_flight and not attempt.watch.is_at_work
-            is_silent = is_silent and not attempt.awaits_turn
-            is_silent = (
-                is_silent and not attempt.settling.hot
-            )  # a task that was woken, and has yet to run, waits no more
-            silent_for = alarm.now() - attempt.asked_at if is_silent else 0.0
+            silent_for = alarm.now() - attempt.moved_at if stands_still(attempt) else 0.0
             if attempt.replay.has_followed:
                 self._blocked.note_replayed(attempt)
             elif silent_for >= (presumed_after if asks_for_another(attempt) else budget) or (
-                silent_for > 0 and is_alone(attempt)
+                silent_for >= SETTLED_AFTER_SECONDS and is_alone(attempt)
             ):
                 attempt.stop_blocked(path_block(attempt, STOPPED_ASKING))
             elif silent_for >= presumed_after:
                 block = replace(path_block(attempt, STOPPED_ASKING), is_presumed=True)
                 self._attempts.start_soon(self._blocked.presume, attempt, block)
-            due = presumed_after if silent_for < presumed_after else budget
+            stages = SETTLED_AFTER_SECONDS, presumed_after, budget
+            due = next((stage for stage in stages if stage > silent_for), budget)
             alarm.at(anyio.current_time() + max(due - silent_for, SETTLED_AFTER_SECONDS), look)
 
         alarm.at(anyio.current_time() + SETTLED_AFTER_SECONDS, look)
+
+
+def stands_still(attempt: Attempt) -> bool:
+    """Whether the attempt waits in operations alone, and nothing of ours lets one of them go on."""
+    return attempt.in_flight > 0 and attempt.only_waits and not (attempt.watch.is_at_work or attempt.awaits_turn)
 
 
 def asks_for_another(attempt: Attempt) -> bool:
@@ -166,12 +169,13 @@ def asks_for_another(attempt: Attempt) -> bool:
 
 
 def is_alone(attempt: Attempt) -> bool:
-    """Whether the attempt has a single task, and that task waits for the replay."""
-    if (attempt.in_flight, attempt.waits) != (1, 1) or attempt.timers or attempt.strangers is None:
+    """Whether the attempt has a single task, and nothing but the replay ends its wait."""
+    if attempt.in_flight != 1 or attempt.timers or attempt.bounded or attempt.strangers is None:
         return False
     tasks = anyio.get_running_tasks()
     may_be_its_own = {task.id for task in tasks if task.parent_id is None} - attempt.strangers
-    return not may_be_its_own and all(task.parent_id != attempt.task for task in tasks)
+    is_one = not may_be_its_own and all(task.parent_id != attempt.task for task in tasks)
+    return is_one and not attempt.settling.may_be_timed
 
 
 class _Queue:

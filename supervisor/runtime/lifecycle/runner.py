@@ -23,7 +23,7 @@ import anyio
 import msgspec
 
 from supervisor.core import events as e
-from supervisor.core.approvals.state import PENDING, ends_approval
+from supervisor.core.approvals.state import ASKS, PENDING, ends_approval
 from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
@@ -43,7 +43,7 @@ from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.clock.watchdog import Watchdog
 from supervisor.runtime.environment import Environment
-from supervisor.runtime.journal.hub import INBOX, INBOX_EVENTS, Hub, end_key
+from supervisor.runtime.journal.hub import ASKED, INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -186,6 +186,7 @@ class Runner:
         self.listen(SAYS, self.hub.texts.published)
         self.listen(_ENDING, self._ended)
         self.listen(INBOX_EVENTS, lambda row: self.hub.publish(INBOX))
+        self.listen(ASKS, lambda row: self.hub.publish(ASKED))
 
     @property
     def is_idle(self) -> bool:
@@ -260,8 +261,10 @@ class Runner:
         attempt.overdue = self.alarm.at(due, partial(self._overdue, attempt))
 
     def suspend_tree(self, attempt: Attempt, error: StoreError) -> None:
-        """Suspend the tree of an attempt whose entries the store refuses. No run of it fails; all can be resumed."""
-        self.attempts.suspend_root(attempt.state.facts.root, error)
+        """Suspend the tree of an attempt whose entries the store refuses, unless its session has left memory since. No
+        run of it fails; all can be resumed."""
+        if (state := self.journal.states.get(attempt.session)) is not None:
+            self.attempts.suspend_root(state.facts.root, error)
 
     def follow(self, state: SessionState, decided: e.AnyEvent) -> Iterator[Entry]:
         """Yield the entry that is journaled with a decision: a denial is the result of a call that waits here.
@@ -342,7 +345,7 @@ class Runner:
         with self.attempts, self.environment.attempting(attempt.session, lambda: _why_left(attempt)):
             returned: list[Any] = []
             raised: BaseException | None = None
-            attempt.task = anyio.get_current_task().id
+            attempt.task, attempt.deadline = anyio.get_current_task().id, anyio.current_effective_deadline()
             if attempt.replay.is_replaying and len(self.attempts.live) <= FEW:
                 attempt.strangers = frozenset(task.id for task in anyio.get_running_tasks() if task.parent_id is None)
             try:

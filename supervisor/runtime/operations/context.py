@@ -299,8 +299,7 @@ class LocalContext(LocalOperations, Context):
         attempt.names.begin_save()
 
         planned: list[e.StateSaved] = []
-        """What the plan has written. From then on operations have names of after the save, so it writes the same again if
-        it runs twice."""
+        """What the plan writes, also when it runs again: by then operations are named as after the save."""
 
         def plan(view: View, session: SessionState) -> Iterable[e.AnyEvent]:
             if (raw := attempt.to_save) is not None and not planned:

@@ -112,7 +112,7 @@ class DurableTimer:
             await attempt.end_operation()
         record = attempt.state.operations[self._operation]
         if self.expired:
-            attempt.host.start_soon(self._fire)
+            self._begin_to_fire()
         elif record.is_open:
             assert isinstance(record.request, e.OperationStarted)
             attempt.timers[self._operation] = record.request.due_at
@@ -121,7 +121,11 @@ class DurableTimer:
 
     def _come_due(self) -> None:
         if self._operation in self._attempt.timers and self._attempt.stop_reason is None:
-            self._attempt.host.start_soon(self._fire)
+            self._begin_to_fire()
+
+    def _begin_to_fire(self) -> None:
+        self._attempt.firing += 1
+        self._attempt.host.start_soon(self._fire)
 
     async def _fire(self) -> None:
         """Cancel the block, at the expiry's place in the replay order."""
@@ -142,6 +146,8 @@ class DurableTimer:
             pass  # the agent's own tasks get the same exception, and unwind
         finally:
             self._has_fired.set()
+            attempt.firing -= 1
+            attempt.check_quiet()
 
     def _expiry(self) -> e.OperationFinished | None:
         if self._firing.cancel_called or not self._attempt.state.operations[self._operation].is_open:

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.reminders import Reminders
@@ -87,6 +88,16 @@ _NO_READER = Deny(
     "give open_supervisor a file or a channel, or allow the call beforehand with rules=[allow(tool, pattern)] or "
     "unattended='allow' (on the command line --unattended allow)",
 )
+
+
+_LARGER: Final = "give it a larger budget (--budget, or supervisor budget SESSION): no rule allows more"
+
+
+def _fitting(approval: Approval, decision: Decision) -> Decision:
+    """Return an answer whose reason says what helps, which is no rule where a budget is used up."""
+    if approval.tool != BUDGET or not isinstance(decision, Deny) or decision.reason is None:
+        return decision
+    return replace(decision, reason=f"{decision.reason.partition(';')[0]}; {_LARGER}")
 
 
 class LocalCards:
@@ -380,7 +391,8 @@ class Posting:
         """Answer in place of a person. If the store refuses the answer, suspend the tree, whose next attempt asks
         again."""
         try:
-            await decide(self._runner, approval.id, decision)  # not by the supervisor: this is no reader (A6)
+            # By the runner: no reader decides (A6).
+            await decide(self._runner, approval.id, _fitting(approval, decision))
         except StoreError as error:
             log.error("decision.refused", approval=approval.id, reason=str(error))
             self._known.discard(approval.id)

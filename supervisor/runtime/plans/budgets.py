@@ -55,6 +55,7 @@ def question(
     scope: Scope,
     base: Budget,
     used: Used,
+    wanted: Used,
     spent: Spent,
     spent_by: Iterable[str],
     *,
@@ -62,10 +63,11 @@ def question(
     at: datetime,
     expires_at: datetime | None,
 ) -> e.ToolCallRequested:
-    """Return the question whether a budget is raised. `spent_by`: lines that say who has spent what."""
+    """Return the question whether a budget is raised. `wanted`: what the first that waits reserves; the proposed limits
+    let it go on. `spent_by`: lines that say who has spent what."""
     now = limits_now(state, base, scope)
-    wanted = proposed(now, base, used)
-    raw = to_json(wanted, "limits")
+    limits = proposed(now, base, used + wanted)
+    raw = to_json(limits, "limits")
     number = sum(scope_of(name) == scope for name in state.budgeting.asides) + 1
     least = {"usd": ("number", LARGEST_USD)}
     properties: dict[str, Any] = {}

@@ -190,6 +190,14 @@ def revoke(view: View, rule: str, by: str, now: datetime) -> tuple[list[Entry], 
     return [(RULES, e.RuleRevoked(at=now, rule=rule, by=by))], found
 
 
+def rules_pruned(view: View, is_gone: Callable[[str], bool], now: datetime) -> Iterator[Entry]:
+    """Yield what ends the rules of trees that are gone, so that a later session with the same id has none of them.
+    Raises StoreUnreadable."""
+    for rule in book(view).standing.values():
+        if rule.session is not None and is_gone(rule.session):
+            yield RULES, e.RuleRevoked(at=now, rule=str(rule.id), by="", session=rule.session)
+
+
 def granted(approval: Approval, decision: Approve) -> tuple[Rule, ...]:
     """Return the rules that a decision makes, without ids: one for each line of its pattern; none if it approves once.
     Raises InvalidInput if they were not offered (A5)."""

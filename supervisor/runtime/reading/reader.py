@@ -150,9 +150,9 @@ class Reader:
         return self._changes[1]
 
     def newest(self, approval: str) -> Approval | None:
-        """Return an approval as it is now, None if it does not exist. Until the store has another entry, inboxes get
-        the same object."""
-        if self._newest[0] != (last := self.store.last_position()):
+        """Return an approval as it is now, None if it does not exist. Until this process sees another entry of the
+        store, inboxes get the same object."""
+        if self._newest[0] != (last := self._runner.journal.position):
             self._newest = last, {}
         known = self._newest[1]
         if approval not in known:
@@ -162,6 +162,10 @@ class Reader:
             known[approval] = None if found is None else self.inputs.add_to(found)
         kept = known[approval]
         return None if kept is None else as_of(kept, self.has_passed)
+
+    def complete(self, approval: Approval) -> Approval:
+        """Return an approval that was read just now as `newest` would."""
+        return as_of(self.inputs.add_to(approval), self.has_passed)
 
     def mark(self, approval: Approval) -> Approval:
         """Return an approval as people see it now: with the inputs of its sub-agents, and marked if its session is

@@ -19,7 +19,7 @@ from supervisor.core.errors import StoreError
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.values import Approval
-from supervisor.runtime.journal.hub import INBOX, text_key
+from supervisor.runtime.journal.hub import ASKED, INBOX, text_key
 from supervisor.runtime.reading.pieces import PIECE
 from supervisor.seam.runs import TextWatch, Watch
 
@@ -78,6 +78,8 @@ class PendingApprovals(_LocalWatch[Approval]):
     ) -> None:
         super().__init__(reader, session)
         self._found: deque[Approval] = deque()
+        self._asked: anyio.Event | None = None
+        """Set when a call asks after the last read; None if there is more to read."""
         self._is_over = is_over
 
     async def _next(self) -> Approval:
@@ -85,18 +87,24 @@ class PendingApprovals(_LocalWatch[Approval]):
             await anyio.lowlevel.checkpoint()
             if self._reader.is_left or self._is_over():
                 raise StopAsyncIteration
+            ended = self._reader.hub.news(self._session) if self._session is not None else None
+            is_of_now = not self._found and (self._asked is None or self._asked.is_set())
+            if is_of_now:
+                self._read()
             while self._found:
-                self._position = self._found[0].position
-                approval = self._reader.newest(self._found.popleft().id)
+                found = self._found.popleft()
+                self._position = found.position
+                approval = self._reader.complete(found) if is_of_now else self._reader.newest(found.id)
                 if approval is not None and approval.status == "pending" and self._concerns(approval):
                     return approval
-            inbox = self._reader.hub.news(INBOX)
-            ended = self._reader.hub.news(self._session) if self._session is not None else None
-            self._found.extend(self._reader.store.find_approvals(root=self._root, after=self._position, limit=PIECE))
-            if self._found:
-                continue
-            self._reader.check_running(self._session)
-            await _first_of(inbox, ended)
+            if self._asked is not None:
+                self._reader.check_running(self._session)
+                await _first_of(self._asked, ended)
+
+    def _read(self) -> None:
+        asked = self._reader.hub.news(ASKED)
+        self._found.extend(self._reader.store.find_approvals(root=self._root, after=self._position, limit=PIECE))
+        self._asked = asked if len(self._found) < PIECE else None
 
 
 class Inbox(_LocalWatch[Approval]):

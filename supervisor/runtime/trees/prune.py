@@ -7,8 +7,8 @@ Rules
   for that, not the index.
 - All these conditions are checked again inside the transaction that removes the tree. So the search for trees need not
   be of one instant: it stops after every STEP sessions, and after each tree.
-- Rules that decisions made are in a journal of their own, and stay. So do the ids of what triggers have begun
-  (plans/deliveries.py).
+- The rules of a tree end with it, in the same append: no later session with its id has them. Other rules stay, and so
+  do the ids of what triggers have begun (plans/deliveries.py).
 - Logs of background jobs are removed after the commit that removed their session. So are logs that an earlier prune
   left, because it was killed in between.
 """
@@ -25,6 +25,7 @@ from supervisor.core.rows import SessionRow
 from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
 from supervisor.runtime.journal.view import Entry, View
+from supervisor.runtime.plans.rules import rules_pruned
 from supervisor.seam.store import Store
 from supervisor.system.threads import in_thread
 
@@ -61,6 +62,7 @@ class Pruning:
         """Remove the trees that may be removed, one by one, and the logs of jobs whose sessions are gone."""
         roots = await self._trees() if self._only is None else self._only
         result = _sorted([await self._remove(root) for root in roots])
+        await self._runner.journal.append(self._end_rules)
         logs, size = self._runner.jobs.clear_logs(lambda session: self._root_of(session) is None, dry_run=False)
         return replace(result, logs=logs, log_bytes=size, compact_error=await self._compact())
 
@@ -75,11 +77,16 @@ class Pruning:
                 return [], found
             from supervisor.runtime.plans.deliveries import delivery_pruned  # most programs prune nothing
 
-            kept = [*delivery_pruned(view, root, self._runner.clock.now())]
+            now = self._runner.clock.now()
+            kept = [*delivery_pruned(view, root, now), *rules_pruned(view, lambda session: session == root, now)]
             view.remove(root)
             return kept, found
 
         return await self._runner.journal.append_with_answer(plan)
+
+    def _end_rules(self, view: View) -> Iterator[Entry]:
+        """Yield what ends the rules of trees that a former version has removed."""
+        return rules_pruned(view, lambda root: view.store.get_session(root) is None, self._runner.clock.now())
 
     async def _compact(self) -> str | None:
         """Give free space back to the disk. Return why that failed; None if it succeeded."""

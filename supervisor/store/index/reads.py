@@ -22,6 +22,7 @@ from supervisor.seam.store import Store
 from supervisor.store.index import columns
 from supervisor.store.index.listing import read_operation
 from supervisor.store.index.prefixes import SharedPrefixes
+from supervisor.store.index.projection import read_known_rows
 
 R = TypeVar("R")
 Test = tuple[str, Any]
@@ -39,6 +40,8 @@ class IndexReads(Store):
 
     mark: ClassVar[str]
     """What is before the number of a parameter."""
+    unreadable: dict[str, str]
+    _prefixes: SharedPrefixes
 
     @abstractmethod
     def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
@@ -132,6 +135,19 @@ class IndexReads(Store):
         what, newest = f"a.* FROM {tables}", only.newest_first
         return self._search(columns.full_approval, what, position, after, tests, newest_first=newest, limit=limit)
 
+    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
+        end = LAST if to is None else to
+        if only is None:
+            return self._known_rows(self._read("rows", after, end))
+        found = self._known_rows(self._read("rows_of", after, end, as_json(only)))
+        return [row for row in found if type(row.event).__name__ in only]
+
+    def last_position(self) -> int:
+        return int(self._read("last_position")[0][0])
+
+    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
+        return read_known_rows(map(partial(columns.entry, self._prefixes), found), self.unreadable)
+
     def _read_one(
         self, convert: Callable[[SharedPrefixes, columns.Columns], R], query: str, *parameters: Any
     ) -> R | None:
@@ -141,7 +157,7 @@ class IndexReads(Store):
         return self._read_one(columns.full_session, "session", session)
 
     def get_sessions(self, sessions: Collection[str]) -> list[SessionRow]:
-        return self._read_as(columns.full_session, "some_sessions", as_json(sessions))
+        return self._read_as(columns.full_session, "some_sessions", as_json(sessions)) if sessions else []
 
     def latest_run(self, session: str) -> tuple[int, JournalEntry | None] | None:
         return self._read_one(partial(columns.latest_run, session), "latest_run", session)

@@ -22,6 +22,13 @@ _REFUSED: Final = (
 )
 """What a pooler, an older server, and libpq itself, answer to the connection that we ask for."""
 
+_COMING: Final = ("Connection refused", "starting up", "shutting down", "not yet accepting", "closed the connection")
+
+
+def may_come(error: psycopg.Error) -> bool:
+    """Whether a server that cannot be reached may be one that is restarted."""
+    return isinstance(error, psycopg.OperationalError) and any(text in str(error) for text in _COMING)
+
 
 def explain(error: psycopg.Error, name: str) -> StoreError:
     what = f"{str(error).strip()} ({error.sqlstate or type(error).__name__})"
@@ -48,6 +55,10 @@ def explain_opening(error: psycopg.Error, name: str) -> StoreError:
             "was begun. Try again when that has ended"
         )
     said = str(error).strip()
+    if may_come(error):
+        return StoreUnreadable(
+            f"{name} cannot be opened: no server answers there ({said}); nothing was begun. Try again when it runs"
+        )
     why = next((f"{why} ({said})" for text, why in _REFUSED if text in said), None)
     return StoreUnreadable(f"{name} cannot be opened: {said if why is None else why}; nothing was begun")
 

@@ -32,11 +32,9 @@ SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a
 -- fence: whether an owner was declared dead; run after `lock`, and so of the instant of the lock
 SELECT count(*) FROM owner WHERE id = $1 AND beat IS NOT NULL;
 
--- move: note the last position and the commit
-UPDATE store SET last = greatest(last, $1), commits = commits + 1;
-
--- sign: name a commit
-INSERT INTO commit (number, token) VALUES ($1, $2);
+-- move: note the last position and the commit, and name it
+WITH moved AS (UPDATE store SET last = greatest(last, $1), commits = commits + 1)
+INSERT INTO commit (number, token) VALUES ($2, $3);
 
 -- signed: whose commit it was
 SELECT token FROM commit WHERE number = $1;

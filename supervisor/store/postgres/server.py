@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8Dumper
 
 from supervisor.core.errors import InvalidInput, StoreError, StoreUnreadable
+from supervisor.core.store_urls import split_schema
 from supervisor.store.postgres.pieces import Pieces, Statement
 from supervisor.system.identity import HOST
 from supervisor.system.withheld import withhold_all, withhold_secret
@@ -88,16 +88,16 @@ class Address:
     """A URL `postgresql://USER@HOST:PORT/DATABASE?schema=NAME`, and libpq's other parameters."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        self.schema = query.pop("schema", "supervisor")
+        self.conninfo, self.schema = split_schema(url)
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
             raise InvalidInput("schema= names a schema: lower-case letters, digits and _")
         try:
-            self.conninfo = urlunsplit(parts._replace(query=urlencode(query)))
             known = conninfo_to_dict(self.conninfo)
         except psycopg.Error:
-            raise InvalidInput("a store is named postgresql://USER@HOST:PORT/DATABASE?schema=NAME") from None
+            raise InvalidInput(
+                "libpq does not know a parameter of this URL, or a % in it begins no escape (write it as %25): "
+                "postgresql://USER@HOST:PORT/DATABASE?schema=NAME"
+            ) from None
         withhold_all("PG")  # who has these variables has the store, and decides (T4)
         for secret in (url, known.get("password"), known.get("sslpassword")):
             withhold_secret(str(secret or ""))
@@ -193,9 +193,11 @@ class Line:
         """Return the connection; None while there is none, at most so many seconds later. `refused` may say why."""
         if self._is_closed:
             return None
-        if (connection := self._connection) is not None and not connection.closed:
-            return connection
+        if self._is_connected():
+            return self._connection
         if self._connecting is None or not self._connecting.is_alive():
+            if self._is_connected():  # the thread has made one since, and has ended
+                return self._connection
             self._came.clear()
             self.down_since = self.down_since or time.monotonic()
             self._connecting = threading.Thread(
@@ -212,13 +214,17 @@ class Line:
             self._pieces = Pieces(connection)
         return self._pieces.send(statements)
 
+    def _is_connected(self) -> bool:
+        return self._connection is not None and not self._connection.closed
+
     def drop(self) -> None:
         """Break the connection, whatever its state."""
         if self._connection is not None:
             self._connection.close()
 
     def down_for(self) -> float:
-        return 0.0 if self.down_since is None else time.monotonic() - self.down_since
+        since = self.down_since  # the thread that connects sets it
+        return 0.0 if since is None else time.monotonic() - since
 
     def close(self) -> None:
         self._is_closed = True

@@ -36,8 +36,7 @@ from supervisor.seam.store import Overtaken
 from supervisor.store.index import columns
 from supervisor.store.index.entries import Index
 from supervisor.store.index.prefixes import SharedPrefixes
-from supervisor.store.index.projection import read_known_rows
-from supervisor.store.index.reads import LAST, IndexReads, Test, as_json
+from supervisor.store.index.reads import IndexReads, Test, as_json
 from supervisor.store.postgres import faults, schema
 from supervisor.store.postgres.books import LinesOfBook
 from supervisor.store.postgres.owners import Heart, OwnedTrees
@@ -69,6 +68,9 @@ class PostgresStore(IndexReads):
     mark = "$"
     stopped_seconds: float = 10.0
     """Seconds after which a writer that sends no more of its transaction loses the lock."""
+
+    coming_seconds: float = 3.0
+    """Seconds for which `open` waits for a server that is restarted."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._address = Address(url)
@@ -127,16 +129,20 @@ class PostgresStore(IndexReads):
         self.has_changed()
 
     def _connect(self) -> StoreError | None:
-        try:
-            self._reader.open()
-            self._writer.open()
-        except psycopg.Error as error:
-            self.close()
-            return faults.explain_opening(error, self.name)
-        except BaseException:
-            self.close()
-            raise
-        return None
+        until = time.monotonic() + self.coming_seconds
+        while True:
+            try:
+                self._reader.open()
+                self._writer.open()
+                return None
+            except psycopg.Error as error:
+                self.close()
+                if not faults.may_come(error) or time.monotonic() > until:
+                    return faults.explain_opening(error, self.name)
+            except BaseException:
+                self.close()
+                raise
+            time.sleep(0.1)
 
     def close(self) -> None:
         if THIS_PROCESS.pid != self._process:  # the connections are those of the other process
@@ -259,8 +265,7 @@ class PostgresStore(IndexReads):
             self._is_committing = False
 
     def _commit(self) -> None:
-        self._change("move", [(self._written,)])
-        self._change("sign", [(self._base + 1, self._token)])
+        self._change("move", [(self._written, self._base + 1, self._token)])
         if self._base % KEPT == 0:
             self._change("clear_signs", [(self._base - KEPT,)])
         try:
@@ -379,13 +384,6 @@ class PostgresStore(IndexReads):
                 if (connection := self._reader.get()) is not None:
                     connection.execute("COMMIT")
 
-    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
-        end = LAST if to is None else to
-        if only is None:
-            return self._known_rows(self._read("rows", after, end))
-        found = self._known_rows(self._read("rows_of", after, end, as_json(only)))
-        return [row for row in found if type(row.event).__name__ in only]
-
     def journal(
         self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
     ) -> list[JournalEntry]:
@@ -394,9 +392,6 @@ class PostgresStore(IndexReads):
             return self._read_as(convert, "journal", session, after, limit=limit)
         found = self._read_as(convert, "journal_of", session, after, as_json(only))
         return [row for row in found if type(row.event).__name__ in only][:limit]
-
-    def last_position(self) -> int:
-        return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
         if (why := self._trees.what_happened()) is not None:
@@ -606,9 +601,6 @@ class PostgresStore(IndexReads):
         finally:
             if is_collecting:
                 gc.enable()
-
-    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
-        return read_known_rows(map(partial(columns.entry, self._prefixes), found), self.unreadable)
 
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Gather a change; it is sent before the next read of the transaction, or with its COMMIT."""

@@ -36,8 +36,7 @@ from supervisor.core.text.words import is_beginning
 from supervisor.store.index import columns
 from supervisor.store.index.entries import Index
 from supervisor.store.index.prefixes import SharedPrefixes
-from supervisor.store.index.projection import read_known_rows
-from supervisor.store.index.reads import LAST, IndexReads, Test, as_json
+from supervisor.store.index.reads import IndexReads, Test, as_json
 from supervisor.store.owners import LockFolder
 from supervisor.store.places import Places
 from supervisor.store.sqlite import file_identity, full_disk, log_index, schema, upgrading, wal
@@ -328,13 +327,6 @@ class SqliteStore(IndexReads):
     def one_instant(self) -> AbstractContextManager[None]:
         return _Instant(self._begin_reading, self._end_reading)
 
-    def rows(self, after: int, to: int | None = None, only: Collection[str] | None = None) -> list[JournalEntry]:
-        end = LAST if to is None else to
-        if only is None:
-            return self._known_rows(self._read("rows", after, end))
-        found = self._known_rows(self._read("rows_of", after, end, as_json(only)))
-        return [row for row in found if _name(row) in only]
-
     def journal(
         self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
     ) -> list[JournalEntry]:
@@ -342,11 +334,14 @@ class SqliteStore(IndexReads):
         if only is None:
             return self._read_as(convert, "journal", session, after, limit=limit)
         return self._read_as(
-            convert, "journal_of", session, after, as_json(only), keep=lambda row: _name(row) in only, limit=limit
+            convert,
+            "journal_of",
+            session,
+            after,
+            as_json(only),
+            keep=lambda row: type(row.event).__name__ in only,
+            limit=limit,
         )
-
-    def last_position(self) -> int:
-        return int(self._read("last_position")[0][0])
 
     def has_changed(self) -> bool:
         if (why := self._what_happened()) is not None:
@@ -529,9 +524,6 @@ class SqliteStore(IndexReads):
             if is_collecting:
                 gc.enable()
 
-    def _known_rows(self, found: Sequence[columns.Columns]) -> list[JournalEntry]:
-        return read_known_rows(map(partial(columns.entry, self._prefixes), found), self.unreadable)
-
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         try:
             self._writer.executemany(QUERIES[query], rows)
@@ -544,10 +536,6 @@ class SqliteStore(IndexReads):
 
     def _numbers(self, session: str) -> dict[str, int]:
         return dict(self._read("numbers", msgspec.json.encode([session]).decode(), writing=True))
-
-
-def _name(row: JournalEntry) -> str:
-    return type(row.event).__name__
 
 
 class _Disowned:

@@ -114,21 +114,24 @@ class Move:
     def following(self) -> Start:
         """Return the Start of the workflow in which the tree goes on."""
         is_whole = self.rescue is not None
-        following = self._following(pack(self._store, is_whole=is_whole), is_whole=is_whole)
+        following = self._following(self._pack(is_whole=is_whole), is_whole=is_whole)
         return msgspec.structs.replace(following, rules=self._runner.environment.rules.to_carry())
 
     def left(self, outcome: Outcome[Any], size: int) -> Any:
         """Return what a later workflow goes on with, after the end: all of the journal, so that transcripts and retries
         have it. A turn can do with less. `size`: that of the outcome, which goes with it."""
-        journal, is_whole = pack(self._store, is_whole=True), True
+        journal, is_whole = self._pack(is_whole=True), True
         if not _fits(journal, self._start) and outcome.kind in ("succeeded", "cancelled"):
-            journal, is_whole = pack(self._store), False
+            journal, is_whole = self._pack(is_whole=False), False
         left = to_wire(self._following(journal, is_whole=is_whole))
         is_small = self._start.largest > LARGEST_BYTES or size + len(to_json(left, "a journal")) <= ENDED_LARGEST_BYTES
         if not _fits(journal, self._start) or not is_small:
             log.warning("tree.left_nothing", session=self._start.session, reason=TOO_LARGE)
             return None
         return left
+
+    def _pack(self, *, is_whole: bool) -> str:
+        return pack(self._store, is_whole=is_whole, counts_calls=self._runner.budgets.counts_calls)
 
     def _following(self, journal: str, *, is_whole: bool) -> Start:
         """Return the Start of a workflow that goes on after this one. `is_whole`: whether the journal has all that this
@@ -151,7 +154,7 @@ class Move:
         )
 
     def _can_be_carried(self) -> bool:
-        self._fits = _fits(pack(self._store, is_whole=self.rescue is not None), self._start)
+        self._fits = _fits(self._pack(is_whole=self.rescue is not None), self._start)
         return self._fits
 
     def _stay(self) -> None:

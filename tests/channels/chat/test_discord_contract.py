@@ -58,7 +58,6 @@ def sent(approval):
 
 
 @pytest.mark.skipif(not OPENAPI, reason="SUPERVISOR_DISCORD_OPENAPI names no copy of Discord's OpenAPI description")
-@settings(max_examples=40, deadline=None)
 @given(approvals())
 def test_our_requests_fit_discords_own_description(approval):
     """Every message, form, answer and command, for any approval."""

@@ -5,7 +5,7 @@ import threading
 from email.utils import parseaddr
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from mail_server import PASSWORD, USER, Mailbox, receiving
 from msgspec.structs import replace
 from platform_scenes import asker, deployer, opened, ran, until
@@ -217,7 +217,6 @@ async def test_a_question_is_told_with_its_text(box):
         await supervisor.decide((await supervisor.find_approvals())[0].id, Deny(by="ana"))
 
 
-@settings(max_examples=60, deadline=None)
 @given(approvals(), decided_ones())
 def test_no_text_of_an_agent_is_a_header_or_a_line_of_ours(approval, decided):
     """Any name and any question: one subject, known headers, our link first, its own words indented."""

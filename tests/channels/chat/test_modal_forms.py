@@ -8,7 +8,7 @@ import fake_discord
 import fake_slack
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from platform_scenes import ANA, opened
 from schemas_and_values import schemas_with_values
 from test_discord import card_of as card_on_discord, channel as on_discord, give as tell_discord
@@ -48,7 +48,6 @@ async def booking(ctx: Context) -> str:
     return (await ctx.call(book, await ctx.ask("Which one?", schema=Booking), note="")).content
 
 
-@settings(max_examples=60)
 @given(schemas_with_values())
 def test_a_modal_that_is_sent_as_it_was_opened_gives_the_same_arguments(pair):
     """Each platform: through its elements, and what it returns of them; a form that it cannot carry takes JSON."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from supervisor import Answer, Approval, Approve, Deny, InvalidInput, Option
@@ -75,7 +75,6 @@ def texts_of(value, key=""):
         yield key, value
 
 
-@settings(max_examples=60, deadline=None)
 @given(approvals())
 def test_a_slack_card_keeps_every_limit(approval):
     """Blocks, buttons, confirmations: nothing that Slack would refuse, and the id is there, whole."""
@@ -100,7 +99,6 @@ def test_a_slack_card_keeps_every_limit(approval):
     assert len({b["action_id"] for block in card if block["type"] == "actions" for b in block["elements"]}) > 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(approvals())
 def test_a_discord_card_keeps_every_limit(approval):
     """Embeds, rows, custom ids: nothing that Discord would refuse, no block that hostile text could leave."""
@@ -121,7 +119,6 @@ def test_a_discord_card_keeps_every_limit(approval):
     assert card["allowed_mentions"] == {"parse": []}
 
 
-@settings(max_examples=60, deadline=None)
 @given(approvals())
 def test_a_buttons_code_and_an_id_of_ours_fit_64_bytes(approval):
     """A2: the smallest payload that a platform gives back."""
@@ -148,7 +145,6 @@ def decided_ones(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(decided_ones())
 def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
     """R3: who and when, the id whole, no button; with any text as the reason or the answer."""
@@ -165,7 +161,6 @@ def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
     assert (message["components"], message["allowed_mentions"]) == ([], {"parse": []})
 
 
-@settings(max_examples=60, deadline=None)
 @given(approvals())
 def test_a_form_that_is_offered_keeps_every_limit(approval):
     """Titles, labels, what stands in the field, and what is given back: nothing that either platform would refuse."""
@@ -235,7 +230,6 @@ def asking(**how):
     return Approval(**common, **how)
 
 
-@settings(max_examples=60, deadline=None)
 @given(approvals())
 def test_a_press_means_what_was_offered_on_both(approval):
     """Render, press, parse: the same decision, and a form for what needs words."""
@@ -280,7 +274,6 @@ def slack_press(button, approval):
     }
 
 
-@settings(max_examples=60, deadline=None)
 @given(approvals(), st.text(max_size=20))
 def test_no_forged_code_decides_what_was_not_offered(approval, code):
     """Whatever comes back from a platform: a decision among those offered, or a refusal."""

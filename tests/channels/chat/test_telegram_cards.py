@@ -1,7 +1,7 @@
 """Any approval renders within every limit of Telegram, and what is pressed on it means what was offered."""
 
 from fake_telegram import codes, datas, live
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from test_cut_cards import BURIED, EVIL, PAGE
 from test_platform_cards import ID, NOW, approvals, call, decided_ones, hostile, question
@@ -31,7 +31,6 @@ def keeps_limits(message):
     assert all(0 < len(data.encode()) <= 64 for data in datas(message))
 
 
-@settings(max_examples=40, deadline=None)
 @given(approvals(), st.lists(st.tuples(st.just("5"), hostile), max_size=20))
 def test_a_card_keeps_every_limit_and_nothing_in_it_is_live(approval, mentioned):
     """No text of an agent becomes a mention, a command or a tag; the id is the last line, whole."""
@@ -45,7 +44,6 @@ def test_a_card_keeps_every_limit_and_nothing_in_it_is_live(approval, mentioned)
     assert outside == []
 
 
-@settings(max_examples=40, deadline=None)
 @given(decided_ones())
 def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
     """R3: who and when, the id whole, no button; with any text as the reason or the answer."""
@@ -54,7 +52,6 @@ def test_a_retired_card_keeps_every_limit_and_cannot_be_pressed(approval):
     assert (codes(card), live(card), ID in card["text"]) == ([], [], True)
 
 
-@settings(max_examples=40, deadline=None)
 @given(approvals())
 def test_a_press_means_what_was_offered(approval):
     """Render, press, read: the decision of the option at that place; a prompt for what needs words."""
@@ -76,7 +73,6 @@ def test_a_press_means_what_was_offered(approval):
                 assert decision.value == approval.choices[int(place)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300) | hostile)
 def test_a_text_of_an_agent_is_whole_and_is_no_reference(text):
     """It is sent as it was written; what Telegram would make of it is code; no line of it passes for one of ours."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 from fake_telegram import codes, live
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace
 from platform_scenes import deployer, ran, until
 from schemas_and_values import schemas_with_values
@@ -177,7 +177,6 @@ async def test_another_person_and_an_old_question_change_nothing(telegram):
         await run.result()
 
 
-@settings(max_examples=60, deadline=None)
 @given(schemas_with_values())
 def test_any_form_keeps_the_limits_and_gives_its_value_back(pair):
     """A person who presses what each question shows changes nothing; each message and button is within the limits."""

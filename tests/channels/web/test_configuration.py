@@ -14,6 +14,7 @@ import preloaded
 import pytest
 from daemons import AGENTS, TOKEN, until
 
+from supervisor import MemoryStore, open_supervisor
 from supervisor.cli.configuring import EXAMPLE, check
 from supervisor.cli.serving import read_token
 from supervisor.core.approvals.people import hash_token
@@ -409,3 +410,51 @@ def test_the_file_says_whether_chats_get_cards_anew_after_a_restart(tmp_path, mo
     configuration = read_configuration(write(tmp_path, text))
     settings = settle(configuration, store=tmp_path / "s.db", agents=[], host=None, port=None, operator=None)
     assert [each.remind_on_start for each in settings.channels] == [is_on]
+
+
+@pytest.mark.anyio
+async def test_budgets_of_the_file_are_defaults_of_trees_and_of_agents(tmp_path):
+    """[budget] bounds each tree that was started without one, and [agents.NAME.budget] each run of that agent, also as
+    a sub-agent. They are in no journal: the file of today holds."""
+    found = {}
+    for requests in (2, 3):
+        folder = tmp_path / f"{requests}"
+        folder.mkdir()
+        (folder / "spending.py").write_text(SPENDING)
+        limits = f"[budget]\nrequests = {requests + 2}\n[agents.helper.budget]\nrequests = {requests}\n"
+        agents = "[agents.boss]\nimport = 'spending.py:boss'\n[agents.helper]\nimport = 'spending.py:helper'\n"
+        file = write(folder, limits + agents)
+        given = {"store": tmp_path / "s", "agents": [], "host": None, "port": 0, "operator": None}
+        settings = settle(read_configuration(file), **given)
+        async with open_supervisor(MemoryStore(), budget=settings.budget) as supervisor:
+            for name in ("helper", "boss"):
+                run = await supervisor.start(settings.agents[name], session=name)
+                async with run.watch_approvals() as watch:
+                    question = await anext(watch)
+                found[requests, name] = (question.path[-1], question.arguments)
+                assert supervisor.store.journal(name)[0].event.budget is None
+                await supervisor.cancel(name)
+    assert found == {
+        (2, "helper"): ("helper", {"requests": 4}),
+        (2, "boss"): ("boss", {"requests": 8}),
+        (3, "helper"): ("helper", {"requests": 6}),
+        (3, "boss"): ("boss", {"requests": 10}),
+    }
+
+
+SPENDING = """
+from supervisor import Context, StepContext, Usage, agent
+
+async def ask(step: StepContext, number: int) -> None:
+    step.used(Usage("m", usd=0.1))
+
+@agent
+async def helper(ctx: Context, times: int = 9) -> None:
+    for number in range(times):
+        await ctx.step(ask, number)
+
+@agent
+async def boss(ctx: Context) -> None:
+    for _ in range(9):
+        await ctx.run(helper, 1)
+"""

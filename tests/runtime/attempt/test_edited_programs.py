@@ -4,7 +4,7 @@
 from collections import Counter
 
 import anyio
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scenes import ForkingStore, opened
 
 from supervisor import Context, RunBlocked, agent, tool
@@ -109,7 +109,6 @@ async def check(program: list, edited: list, chance: int) -> None:
     assert all(name.startswith("step") or name in so_far for name in doubled), doubled
 
 
-@settings(deadline=None, max_examples=100)
 @given(edits(), st.integers(0, 30), st.sampled_from([virtual_asyncio, virtual_trio]))
 def test_an_edited_program_runs_nothing_after_the_difference_and_the_old_one_finishes(edit, chance, virtual):
     """Steps may run again, as after any crash, and so may idempotent calls that the kill interrupted. Nothing else runs

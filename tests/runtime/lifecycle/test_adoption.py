@@ -277,3 +277,19 @@ async def test_a_daemon_claims_later_a_tree_that_it_cannot_claim_at_once(fault):
         assert len(events(store, "left", e.AttemptStarted)) == 2
         store.is_faulty = False
         assert (await (await supervisor.get_run("left")).outcome()).value == "awake"
+
+
+async def test_a_daemon_that_claims_many_trees_reads_none_of_them_alone(caplog):
+    """A read for each tree, also one for the log, is a round trip where a server has the store."""
+    alone = []
+    async with open_supervisor(MemoryStore(), passivate_after=1) as first:
+        for number in range(60):
+            await first.start(worker, "x", session=f"s{number}")
+        await anyio.sleep(5)
+        store = fork(first.store)
+    get_session = store.get_session
+    store.get_session = lambda session: alone.append(session) or get_session(session)
+    with caplog.at_level("INFO"):
+        async with open_supervisor(store, adopt=True):
+            await anyio.sleep(1)
+    assert (caplog.text.count("tree.claimed"), alone) == (60, [])

@@ -195,25 +195,30 @@ async def test_a_call_in_flight_goes_on_while_the_question_is_open():
         assert effects[2:].count("w2") == 1
 
 
+async def fail_twice(number: int) -> None:
+    if number in (1, 3, 5) and effects.count(f"fails {number}") < 2:
+        effects.append(f"fails {number}")
+        raise ConnectionError(number)
+
+
 async def test_a_save_a_restart_and_a_retry_keep_the_question_and_the_sum():
     """They read operations, and the question is none; what was spent counts on."""
 
     @agent(restart="transient", max_restarts=1)
     async def frail(ctx: Context) -> int:
         for number in range(ctx.saved or 0, 6):
+            await ctx.step(fail_twice, number)
             async with ctx.model_call():
                 await ctx.step(request, f"f{number}")
             await ctx.save(number + 1)
-            if number in (1, 3) and effects.count(f"fails {number}") < 2:
-                effects.append(f"fails {number}")
-                raise ValueError(number)
         return len([each for each in effects if "fails" not in each])
 
     store = MemoryStore()
     async with opened(store) as supervisor:
         run = await supervisor.start(frail, session="s", budget=Budget(requests=3))
-        assert (await run.outcome()).kind == "failed"
-        run = await supervisor.retry("s")
+        for _ in range(2):
+            assert (await run.outcome()).kind == "failed"
+            run = await supervisor.retry("s")
         question = await asked(supervisor)
         assert "3 of 3 requests" in question.why
         await supervisor.decide(question.id, Approve(by="ann", arguments={"requests": 5}))
@@ -224,6 +229,7 @@ async def test_a_save_a_restart_and_a_retry_keep_the_question_and_the_sum():
         await supervisor.decide(question.id, Approve(by="ann"))
         assert await run.result() == 6
         assert (await supervisor.get_session("s")).usage.requests == 6
+    assert names(store, "s").count("RunRestarted") == 3
 
 
 async def test_a_fork_takes_neither_the_question_nor_what_was_spent():
@@ -356,3 +362,26 @@ async def test_a_denial_of_a_sub_agents_budget_ends_that_one_alone():
         run = await supervisor.start(parent)
         await supervisor.decide((await asked(supervisor)).id, Deny(by="ann"))
         assert await run.result() == ["cancelled", "succeeded"]
+
+
+@pytest.mark.parametrize("options", [{}, {"unattended": "deny"}])
+async def test_a_question_that_no_person_can_answer_says_what_helps(options):
+    """No rule does: a larger budget."""
+    async with opened(**options) as supervisor:
+        run = await supervisor.start(worker, 4, budget=Budget(requests=2))
+        outcome = await run.outcome()
+    assert outcome.kind == "cancelled"
+    assert "supervisor budget SESSION" in outcome.cause
+    assert "allow(" not in outcome.cause
+    assert "rules allow" not in outcome.cause
+
+
+async def test_the_proposed_limits_let_go_on_what_waits():
+    """The same again on top, as often as it takes for what is used and for what the first that waits reserves."""
+    async with opened() as supervisor:
+        await supervisor.start(worker, 4, budget=Budget(tokens=30))
+        question = await asked(supervisor)
+        assert (len(effects), question.arguments) == (1, {"tokens": 210})
+        await supervisor.decide(question.id, Approve(by="ann"))
+        assert (await asked(supervisor, 2)).arguments == {"tokens": 300}
+        assert len(effects) == 2

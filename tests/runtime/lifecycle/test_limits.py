@@ -11,6 +11,7 @@ from supervisor import Approve, Context, InvalidInput, Limit, LimitWait, MemoryS
 from supervisor.channels.terminal.tree import draw_tree
 from supervisor.core import events as e
 from supervisor.core.telling import Telling, drawn, how_it_is
+from supervisor.seam.store import StoreAway
 from supervisor.wiring.config import read_configuration
 
 pytestmark = pytest.mark.anyio
@@ -77,6 +78,7 @@ async def browser(ctx: Context, page: str) -> str:
 
 @agent
 async def buyer(ctx: Context, page: str) -> str:
+    await work("agent", 3)
     return (await ctx.call(buy, page)).content
 
 
@@ -431,3 +433,50 @@ async def test_a_run_waits_on_that_gets_its_place_while_it_leaves_memory():
         second = await supervisor.start(reviewer, 0, session="second")
         assert [await run.result() for run in (first, second)] == [1, 1]
     assert names(store, "second").count("AttemptStarted") == 2
+
+
+class PlacesAway(MemoryStore):
+    """A store whose server may not answer when it is asked for places. It has one."""
+
+    is_away, taken = False, 0
+
+    def take_place(self, limit, at_once):
+        self._answer()
+        if self.taken:
+            return None
+        self.taken = 1
+        return 0
+
+    def give_place_back(self, limit, place):
+        self._answer()
+        self.taken = 0
+
+    def _answer(self):
+        if self.is_away:
+            raise StoreAway("the server does not answer")
+
+
+@agent(limit="agents")
+async def bounded_buyer(ctx: Context, page: str) -> str:
+    await work("agent", 3)
+    return (await ctx.call(buy, page)).kind
+
+
+async def test_a_place_that_cannot_be_given_back_is_given_back_when_the_server_answers():
+    """The run whose place it was waits on, and the next one gets its turn."""
+    store, limits = PlacesAway(), [Limit("agents", at_once=1), Limit("browser", at_once=9)]
+    async with opened(store, limits=limits, passivate_after=None) as supervisor:
+        first = await supervisor.start(bounded_buyer, "a")
+        await anyio.sleep(1)
+        store.is_away = True
+        asked = await next_of(first.watch_approvals())
+        await anyio.sleep(5)
+        assert store.taken == 1
+        store.is_away = False
+        await anyio.sleep(5)
+        assert store.taken == 0
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await first.result() == "ok"
+        second = await supervisor.start(bounded_buyer, "b")
+        await supervisor.decide((await next_of(second.watch_approvals())).id, Approve(by="ana"))
+        assert await second.result() == "ok"

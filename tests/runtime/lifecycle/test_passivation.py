@@ -5,7 +5,7 @@ import pytest
 from scenes import HeldStore, events, fork, names, opened, sessions_in_memory
 from watching import next_of
 
-from supervisor import Approve, Context, Deny, MemoryStore, agent, tool
+from supervisor import Approve, Context, Deny, MemoryStore, StoreDied, agent, tool
 from supervisor.core import events as e
 
 pytestmark = pytest.mark.anyio
@@ -316,3 +316,24 @@ async def test_a_supervisor_that_closes_passivates_also_a_run_that_no_wait_passi
 def test_a_wait_of_less_than_no_time_is_refused_where_the_agent_is_declared(after):
     with pytest.raises(ValueError, match="passivate_after"):
         agent(passivate_after=after)(deployer.fn)
+
+
+class DyingStore(HeldStore):
+    is_dead = False
+
+    def begin(self):
+        if self.is_dead:
+            raise StoreDied("it is gone")
+        return super().begin()
+
+
+async def test_a_store_that_dies_as_runs_are_passivated_ends_its_supervisor_with_that_reason():
+    """Some runs have left memory by the time at which their entry is refused."""
+    with pytest.raises(StoreDied):  # noqa: PT012 # the end of the supervisor may raise it, too
+        async with opened(store := DyingStore(), passivate_after=1) as supervisor:
+            runs = [await supervisor.start(deployer, str(number)) for number in range(20)]
+            await supervisor.find_approvals()
+            store.is_held = True
+            await anyio.sleep(1.5)
+            store.is_dead = True
+            await runs[0].outcome()

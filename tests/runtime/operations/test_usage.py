@@ -1,8 +1,11 @@
 """B1: what was spent is on disk, and counts once."""
 
+from datetime import timedelta
+
 import anyio
 import pytest
-from scenes import ForkingStore, events, fork, names, opened
+from msgspec.structs import replace
+from scenes import ForkingStore, events, fork, knowing_no_agents, names, opened, replayed
 
 from supervisor import (
     Context,
@@ -18,6 +21,7 @@ from supervisor import (
 )
 from supervisor.core import events as e
 from supervisor.core.usage import money_text, spent_by, sum_of
+from supervisor.system.prices import genai_price, priced
 
 pytestmark = pytest.mark.anyio
 
@@ -141,6 +145,107 @@ async def test_turns_keep_the_sum_and_a_fork_begins_with_nothing():
         assert view.usage.requests < first.requests
 
 
+async def test_a_fork_copies_no_usage():
+    """What was spent is a fact of the session that it was made of, also where the fork keeps the operations."""
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(talks, "one", session="s")).result()
+        with knowing_no_agents():  # so nothing of the fork runs
+            made = await supervisor.fork("s", before=len(names(store, "s")), by="ann")
+        assert "ToolCallFinished" in names(store, made.session)
+        assert not events(store, made.session, e.UsageSpent)
+        assert (await supervisor.get_session(made.session)).usage == Spent()
+        assert (await supervisor.get_session("s")).usage.requests == 3
+
+
+failures: list[int] = []
+
+
+@agent(restart="transient", max_restarts=1)
+async def frail(ctx: Context) -> int:
+    for number in range(ctx.saved or 0, 4):
+        await ctx.step(ask_badly, number)
+        await ctx.save(number + 1)
+    return 4
+
+
+async def ask_badly(step: StepContext, number: int) -> None:
+    """Has spent, and fails three times: once for a restart, and then for a retry."""
+    step.used(A_REQUEST)
+    if number == 2 and failures:
+        raise ConnectionError(failures.pop())
+
+
+async def test_saves_restarts_and_retries_keep_the_sum():
+    """In the session, in the index, and in what the counters of its journal say after a replay."""
+    failures[:] = 1, 2, 3
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(frail, session="s")
+        assert (await run.outcome()).kind == "failed"
+        assert await (await supervisor.retry("s")).result() == 4
+    assert {"RunRestarted", "StateSaved"} <= {*names(store, "s")}
+    assert names(store, "s").count("UsageSpent") == spent(store).requests == 7
+    assert replayed(store, "s").spent == spent(store)
+
+
+async def test_a_stop_journals_what_a_running_step_has_said():
+    """A run that was told to stop has spent, too."""
+
+    @agent
+    async def waits(ctx: Context) -> None:
+        await ctx.step(ask, "hangs")
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        run = await supervisor.start(waits, session="s")
+        await anyio.sleep(1)
+        await supervisor.cancel("s", by="ann")
+        assert (await run.outcome()).kind == "cancelled"
+    order = names(store, "s")
+    assert order.index("CancelRequested") < order.index("UsageSpent") < order.index("RunFinished")
+
+
+async def test_what_was_spent_is_shown_by_agent_model_person_and_day():
+    """Without what was pruned, and since when it counts."""
+
+    @agent
+    async def spends(ctx: Context, model: str) -> None:
+        await ctx.used(Usage(model=model, usd=1.0))
+
+    store = MemoryStore()
+    async with opened(store) as supervisor:
+        for number, (model, person) in enumerate([("m", "ann"), ("m", "bob"), ("", "bob")]):
+            await (await supervisor.start(spends, model, session=f"s{number}", requester=person)).result()
+            await anyio.sleep(86_400)
+        found = {
+            by: {part.name: part.spent.usd for part in (await supervisor.get_usage(by=by)).parts}
+            for by in ("agent", "model", "person", "day")
+        }
+        days = [f"{store.get_session(f's{number}').created_at:%Y-%m-%d}" for number in range(3)]
+        assert found == {
+            "agent": {"spends": 3.0},
+            "model": {"m": 2.0, "unknown": 1.0},
+            "person": {"bob": 2.0, "ann": 1.0},
+            "day": dict.fromkeys(days, 1.0),
+        }
+        first = await supervisor.get_usage()
+        assert (first.since, first.total.usd) == (store.get_session("s0").created_at, 3.0)
+    async with opened(fork(store)) as supervisor:
+        await supervisor.prune(before=store.get_session("s1").created_at - timedelta(hours=1))
+        then = await supervisor.get_usage()
+        assert (then.since, then.total.usd) == (store.get_session("s1").created_at, 2.0)
+
+
+def test_a_usage_is_a_value():
+    """Public, and as long as it lives the same."""
+    usage = Usage("m", 2, 90, 40, 10, 0.5)
+    assert (usage.model, usage.requests, usage.input_tokens, usage.cached_input_tokens) == ("m", 2, 90, 40)
+    assert (Usage(), {usage}) == (Usage("", 1, 0, 0, 0, None), {Usage("m", 2, 90, 40, 10, 0.5)})
+    with pytest.raises(AttributeError):
+        usage.usd = 1.0
+
+
 async def test_a_session_has_the_sum_of_everything_below_it():
     """In the index: no journal is read for it."""
 
@@ -171,6 +276,20 @@ async def test_an_unknown_number_is_shown_as_unknown():
         usage = (await supervisor.get_session("s")).usage
         assert (usage.unpriced, usage.uncounted) == (1, 1)
         assert str(usage) == money_text(usage) == "4.10 USD and 1 request of unknown price"
+
+
+def test_the_default_prices_are_those_of_genai_prices():
+    """Their data come with them. A model that they do not know, and unknown tokens, have no price: it is not 0."""
+    known = Usage("gpt-4o", input_tokens=1_000_000, output_tokens=100_000)
+    price = genai_price(known)
+    assert price is not None
+    assert price > 1
+    assert genai_price(replace(known, model="openai/gpt-4o")) == price
+    assert genai_price(replace(known, cached_input_tokens=1_000_000)) < price
+    for unknown in (replace(known, model="unheard-of"), replace(known, model=""), replace(known, output_tokens=None)):
+        assert genai_price(unknown) is None
+        assert priced(unknown, genai_price).usd is None
+    assert priced(replace(known, usd=0.25), genai_price).usd == 0.25
 
 
 async def test_the_price_is_fixed_when_it_is_said():

@@ -411,15 +411,40 @@ async def test_a_retry_goes_on_with_what_is_left():
         assert (len(effects), (await the_only(supervisor)).used) == (3, 3), asked
 
 
-async def test_a_removed_tree_leaves_its_allowance_listed_as_ended():
-    """Its uses are gone with its journal, and nothing can use it again."""
+@pytest.mark.parametrize("end", [*ENDS, {"scope": "session"}])
+async def test_a_removed_tree_takes_its_rules_along(end):
+    """At each commit the process may die. A later session with its id asks; a rule for always stays."""
+    store = ForkingStore()
+    async with opened(store) as supervisor:
+        run, _ = await begun(supervisor, ["x", "x"], Approve(by="ana", **end))
+        await run.result()
+        kept = await supervisor.add_rule(allow("deploy", '{"target":"y"}'), by="ana")
+    async with opened(store) as supervisor:
+        await supervisor.prune(datetime.now(UTC) + timedelta(days=365))
+        assert len(await supervisor.find_sessions()) == 0
+        copies = [copy for copy, _ in store.copies if not copy.journal("s") and copy.journal(RULES)]
+        assert copies
+        assert all(events(copy, RULES, e.RuleRevoked) for copy in copies)
+        assert [rule.id for rule in await supervisor.find_rules()] == [kept.id]
+        assert [(event.by, event.session) for event in events(store, RULES, e.RuleRevoked)] == [("", "s")]
+        run = await supervisor.start(paced, ["y", "x"], session="s")
+        assert (await next_of(run.watch_approvals())).arguments == {"target": "x"}
+
+
+async def test_a_rule_of_a_tree_that_was_removed_before_ends_with_the_next_prune():
+    """A former version has left it."""
     store = MemoryStore()
     async with opened(store) as supervisor:
-        run, _ = await begun(supervisor, ["x", "x"], Approve(by="ana", uses=2))
+        run, _ = await begun(supervisor, ["x"], Approve(by="ana", uses=2))
         await run.result()
-    async with opened(fork(store)) as supervisor:
-        await supervisor.prune(datetime.now(UTC) + timedelta(days=365))
-        assert ((await the_only(supervisor)).ended, len(await supervisor.find_sessions())) == (True, 0)
+    store = fork(store)
+    assert store.begin()
+    store.remove("s")
+    store.commit()
+    async with opened(store) as supervisor:
+        assert (await the_only(supervisor)).ended
+        await supervisor.prune(datetime.now(UTC))
+        assert len(await supervisor.find_rules()) == 0
 
 
 async def test_a_list_of_commands_uses_each_allowance_that_covers_a_part_once():

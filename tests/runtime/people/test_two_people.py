@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 from dying import fork
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scenes import deploy, effects, opened
 from test_releasing import asks, asks_all, waiting
 
@@ -307,7 +307,6 @@ def test_a_reservation_that_names_fewer_people_than_it_needs_is_refused(approver
         People([Person(name="ana")], [ApproverRule(approvers=approvers, agent="x", quorum=quorum)])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     number=st.integers(2, 3),
     votes=st.lists(

@@ -97,3 +97,31 @@ async def test_a_watch_is_opened_before_it_is_iterated_over_and_is_closed_afterw
         with pytest.raises(NotFound):
             async with supervisor.watch_session("nosuch"):
                 pass
+
+
+class CountedStore(MemoryStore):
+    """Counts the reads that a watch of approvals makes, which are round trips over a network."""
+
+    reads = 0
+
+    def find_approvals(self, *given, **options):
+        self.reads += 1
+        return super().find_approvals(*given, **options)
+
+
+async def test_a_watch_of_approvals_reads_the_store_once_for_what_is_asked():
+    """No decision, and no other entry, makes it read again."""
+    store, told = CountedStore(), []
+
+    async def decide(supervisor):
+        async with supervisor.watch_approvals() as watch:
+            async for approval in watch:
+                told.append((approval.id, store.reads))
+                await supervisor.decide(approval.id, Approve(by="ana"))
+
+    async with anyio.create_task_group() as readers, open_supervisor(store) as supervisor:
+        readers.start_soon(decide, supervisor)
+        for target in "abc":
+            await (await supervisor.start(asks, target)).outcome()
+    assert len({approval for approval, _ in told}) == 3
+    assert store.reads <= 1 + len(told)

@@ -8,11 +8,12 @@ import sqlite3
 import stat
 
 import pytest
-from store_stories import append, asked, created, decided, everything, finished, python, started
+from store_stories import append, asked, at, created, decided, everything, finished, python, started
 
 from supervisor.core.errors import InvalidInput, NotFound, StoreDied, StoreRefused, StoreUnreadable
-from supervisor.core.events import RunStarted, SessionCreated
+from supervisor.core.events import RunStarted, SessionCreated, UsageSpent
 from supervisor.core.rows import JournalEntry
+from supervisor.core.usage import Usage
 from supervisor.store.index.listing import UNREADABLE
 from supervisor.store.sqlite import schema
 from supervisor.store.sqlite.store import SqliteStore
@@ -277,12 +278,23 @@ def test_no_query_reads_a_whole_table(path, query):
 
 
 def test_the_index_can_be_rebuilt_from_the_events(path):
-    """Also if the whole index is lost."""
-    make(path, ("a", asked()), ("b", created("a", "a")), ("b", asked("q")), ("a", decided()), ("b", finished()))
+    """Also if the whole index is lost, with what was spent."""
+    used = UsageSpent(at=at(), usage=Usage("m", 1, 90, 40, 10, 0.25))
+    make(
+        path,
+        ("a", asked()),
+        ("b", created("a", "a")),
+        ("b", asked("q")),
+        ("a", decided()),
+        ("b", used),
+        ("b", finished()),
+    )
     store = SqliteStore(path)
     store.open()
     before = everything(store)
+    assert [(row.spent.usd, row.spent_below.usd) for row in store.find_sessions()] == [(0, 0.25), (0.25, 0)]
     alter(path, "DELETE FROM session")
+    alter(path, "UPDATE spent SET requests = 7, nano_usd = 1")
     alter(path, "UPDATE approval SET status = 'denied', shown = '[1]'")
     assert store.begin()
     store.rebuild()

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from supervisor.channels.web.pages.markup import Language, Part, Span, count_changes, parts, text_change
+from supervisor.channels.web.pages.markup import Language, Part, Span, count_changes, parts, rows_of, text_change
 from supervisor.core.approvals import facts
 from supervisor.core.approvals.drawing import direction_of, draw_code
 from supervisor.core.approvals.facts import name_text
@@ -38,6 +38,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def length(self) -> int:
         return sum(len(span.text) for part in self.parts for span in part.spans)
+
+    @property
+    def rows(self) -> int:
+        """About how many rows of a phone are in sight of it."""
+        return 1 + sum(rows_of(span.text) for span in self.spans)
 
     @property
     def is_block(self) -> bool:

@@ -28,7 +28,7 @@ async def hush(visit: Visit) -> Response:
     said, by = visit.form.get("hush", ""), visit.person.name
     if said == "on":
         done = await visit.supervisor.acknowledge(ids, by=by, channel="web")
-        what = "You are on {}: no reminder of it comes for 30 minutes."
+        what = "You are on {}, for 30 minutes."
     elif said in LATER:
         until = visit.now + timedelta(minutes=int(said))
         done = await visit.supervisor.snooze(ids, until, by=by, channel="web")

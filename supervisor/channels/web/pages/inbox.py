@@ -7,14 +7,17 @@ Rules
 - The inbox has a section for each root session, and a row for each approval: what runs, where, who asks, since when. A
   row is cut; opening it shows its card. Questions and what expires first stand on top. A few cards are open at once.
 - A card shows the whole call. No part scrolls: the buttons stand below all of it. Folded are only unchanged lines of a
-  change, and the middle of a long text, which the page unfolds before its own Approve counts (markup.py).
+  change, and the middle of a long text or of many facts, which the page unfolds before its own Approve counts
+  (markup.py).
 - A screen reader tells two cards apart that run different things: the name of a card says what, where and for whom.
 - Where a person grants a standing rule, the card shows its tool and pattern, and which calls it will not ask about.
 - A decided card says who decided and when, keeps the request, and has no buttons.
 """
 
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -94,6 +97,17 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_pending(self) -> bool:
         return self.row.tone == "pending"
+
+    @property
+    def in_parts(self) -> tuple[Sequence[Fact], Sequence[Fact], Sequence[Fact]]:
+        """Its facts, of which the second part is folded if all of them are more than a person scrolls through."""
+        rows = [fact.rows for fact in self.facts]
+        before = list(accumulate(rows, initial=0))  # the rows before each fact
+        if before[-1] <= MOST_ROWS_OF_FACTS:
+            return self.facts, (), ()
+        first = max(1, bisect(before, MOST_ROWS_OF_FACTS // 2) - 1)
+        last = max(first, bisect_left(before, before[-1] - MOST_ROWS_OF_FACTS // 4))
+        return self.facts[:first], self.facts[first:last], self.facts[last:]
 
     @property
     def length(self) -> int:
@@ -249,6 +263,8 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
         return [each.view for section in self.sections for each in section.entries if each.view is not None]
 
 
+MOST_ROWS_OF_FACTS: Final = 160
+"""The most rows of one card that are in sight before a person unfolds its middle: some five screens of a phone."""
 MOST_ROWS: Final = 500
 """The most approvals on one page."""
 OPEN_CARDS: Final = 5

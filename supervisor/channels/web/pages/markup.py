@@ -157,7 +157,7 @@ def parts(text: str, language: Language) -> list[Part]:
     found = spans(text, language)
     whole = list(_same_folded(found)) if language == "change" else [Part("", tuple(found))]
     shown = [span for part in whole if not part.fold for span in part.spans]
-    if sum(_rows(each.text) for each in shown) > MOST_ROWS:
+    if sum(rows_of(each.text) for each in shown) > MOST_ROWS:
         head, rest = _cut(whole, HEAD_ROWS)
         tail, middle = (_turned(each) for each in _cut(_turned(rest), TAIL_ROWS, from_end=True))
         whole = [*head, Part("middle", tuple(span for part in middle for span in part.spans)), *tail]
@@ -191,7 +191,7 @@ def _same_folded(found: Iterable[Span]) -> Iterator[Part]:
                 yield Part(fold, (Span("", "".join(piece)),))  # type: ignore[arg-type] # one of its values
 
 
-def _rows(text: str) -> int:
+def rows_of(text: str) -> int:
     """Return how many rows a text takes, roughly."""
     return text.count("\n") + len(text) // ROW_CHARACTERS
 
@@ -206,7 +206,7 @@ def _cut(found: Sequence[Part], rows: int, *, from_end: bool = False) -> tuple[l
     `from_end`: parts and spans were turned, and a span is cut from its end."""
     for place, part in enumerate(found):
         for at, span in enumerate(part.spans if not part.fold else ()):
-            if (taken := _rows(span.text)) < rows:
+            if (taken := rows_of(span.text)) < rows:
                 rows -= taken
                 continue
             cut = _last_rows(span.text, rows) if from_end else _first_rows(span.text, rows)

@@ -64,7 +64,8 @@ def row_of(approval: Approval, now: datetime) -> Row:
     path, is_pending = path_text(approval.path), approval.status == "pending"
     asks = headline(approval).removeprefix(path).strip()
     name = f"{path} {asks}: {', '.join(_said(each, _MOST_OF_A_VALUE) for each in said)}"
-    what = ", ".join(_in_sight(said)) or visible(approval.tool)
+    in_sight = said[:1] if approval.kind == "question" else said  # its choices are on its card
+    what = ", ".join(_in_sight(in_sight)) or visible(approval.tool)
     is_cut = _CUT in name or len(name) > _MOST_OF_A_NAME
     places = [f"in {where}"] * bool(where) + [f"for {visible(approval.requester)}", f"session {approval.root_session}"]
     return Row(

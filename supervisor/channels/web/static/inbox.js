@@ -131,7 +131,7 @@
     if (last?.dataset.root === card.dataset.root) return last;
     const section = $("section").content.firstElementChild.cloneNode(true);
     section.dataset.root = card.dataset.root;
-    section.querySelector("h2").textContent = card.dataset.title;
+    section.querySelector("h2 span").textContent = card.dataset.title;
     section.querySelector("a").textContent = card.dataset.root;
     section.querySelector("a").href = "/sessions/" + encodeURIComponent(card.dataset.root);
     cards.append(section);
@@ -226,12 +226,20 @@
     const onIt = approval.acknowledged;
     const until = onIt && new Date(onIt.until);
     if (until > Date.now() + ahead) said.push(`${onIt.by} is on it, until ${clockTime.format(until)}`);
-    if (!said.length) return;
-    tell(approval.id, said.join("; "));
     const card = cardOf(approval.id);
+    const before = card.querySelector(".said");
+    if (!said.length) {
+      if (before?.textContent.includes(" is on it")) before.textContent = ""; // not any more: the steps go on
+      return;
+    }
+    const own = card.querySelector(".sent")?.dataset.own ?? "";
+    tell(approval.id, [own, said.join("; ")].join(" ").trim(), "sent", own);
     if (!isFolded(card)) return;
-    card.querySelector(".late")?.remove();
-    card.querySelector(".line").append(Object.assign(document.createElement("b"), { className: "expires late", textContent: said.join("; ") }));
+    const line = card.querySelector(".line .expires") ?? card.querySelector(".line").appendChild(document.createElement("b"));
+    line.className = "expires";
+    const words = before ?? line.appendChild(document.createElement("span"));
+    words.className = "said";
+    words.textContent = said.join("; ").replace(/, until .*/, ""); // a row has little room
   }
 
   // Open a folded card, or fold an open one. What a card shows is asked of the server when it is opened.
@@ -271,6 +279,9 @@
 
   // -- forms ---------------------------------------------------------------------------------------------------------
 
+  // Whether the server has drawn a page, and not something on the way to it.
+  const isOurs = (found) => "now" in found.body.dataset;
+
   // Send a form, and return the page that answers. Raises SignedOut, or another error if it is not known what became of it.
   async function send(form, button, tell, more = []) {
     const body = new URLSearchParams(new FormData(form, button));
@@ -281,7 +292,7 @@
     const slow = setTimeout(() => tell("Sending…"), SLOW);
     try {
       const [found, response] = await load(form.action, { method: "POST", body, headers: hasFacts(form.closest("[data-card]")?.dataset.card) });
-      if (response.status >= 500) throw new Error(response.statusText); // perhaps of a proxy: it knows nothing
+      if (response.status >= 500 || !isOurs(found)) throw new Error(response.statusText); // of a proxy: it knows nothing
       return [found, response];
     } finally {
       clearTimeout(slow);
@@ -289,12 +300,13 @@
     }
   }
 
-  // Say something in the room that an open card has for it.
-  function tell(id, text, className = "sent") {
+  // Say something in the room that an open card has for it. `own`: what the person's press became, which others' news keep.
+  function tell(id, text, className = "sent", own = "") {
     const line = cardOf(id)?.querySelector(".sent");
     if (!line) return;
     line.className = className;
     line.textContent = text;
+    line.dataset.own = own;
   }
 
   const sending = new Map(); // approval -> the press that is being sent, or whose result is not known
@@ -427,8 +439,8 @@
     const card = form.closest("[data-card]");
     const ids = card ? [card.dataset.card] : [...live()].map((each) => each.dataset.card);
     const told = (text, className = "sent") => {
-      const line = card ? cardOf(ids[0])?.querySelector(".sent") : form.querySelector(".sent");
-      if (line) [line.className, line.textContent] = [className, text];
+      if (card) tell(ids[0], text, className, text);
+      else [form.querySelector(".sent").className, form.querySelector(".sent").textContent] = [className, text];
     };
     told("");
     try {
@@ -436,7 +448,9 @@
       const text = found.querySelector("main p")?.textContent ?? response.statusText;
       if (response.ok) told(text);
       else told("Not counted: " + text, "sent problem");
-      if (response.ok) form.querySelector("details")?.removeAttribute("open");
+      const drawer = response.ok && form.querySelector("details[open]");
+      if (drawer?.contains(document.activeElement)) drawer.querySelector("summary").focus();
+      if (drawer) drawer.open = false;
     } catch (error) {
       if (error instanceof SignedOut) told("Not sent: you are signed out.", "sent problem");
       else await findOutHushed(ids, told);
@@ -449,7 +463,7 @@
     for (;;) {
       try {
         const [found, response] = await load("/approvals/" + ids[0] + "?folded");
-        if (!response.ok && response.status !== 404) throw new Error(response.statusText);
+        if (!isOurs(found) || (!response.ok && response.status !== 404)) throw new Error(response.statusText);
         const said = [...found.querySelectorAll(".said")].map((each) => each.textContent);
         told(`No answer came. The server says: ${said.join("; ") || "nothing of it"}. Press again if you miss yours.`, "sent problem doubt");
         return;

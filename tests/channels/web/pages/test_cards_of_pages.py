@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from page_facts import NOW, an_approval, asked, at, began, ended, finished, rows
 
@@ -81,7 +81,6 @@ KNOWN = Reader(
 )
 
 
-@settings(max_examples=60)
 @given(hostile, hostile, hostile)
 def test_hostile_text_never_becomes_markup(text, other, name):
     """Whatever an agent or a tool wrote: no new tag, no new attribute, no address of its own, nothing unseen."""
@@ -183,6 +182,18 @@ def test_an_edit_of_any_length_is_shown_as_what_it_changes():
     assert marked == ["-line 250\n", "+one\n", "-line 1800\n", "+two\n"]
     assert [part.lines for part in fact.parts if part.fold == "same"] == [247, 1543, 196]
     assert (fact.note, sum(part.lines for part in fact.parts if not part.fold)) == ("+2 \N{MINUS SIGN}2", 16)
+
+
+@pytest.mark.parametrize("given", [{f"k{n}": f"v{n}" for n in range(600)}, {f"k{n}": "a\n" * 300 for n in range(30)}])
+def test_of_very_many_arguments_the_middle_is_folded_and_none_is_left_out(given):
+    """The buttons of a card are not many screens below its beginning. The page unfolds it before Approve counts."""
+    view = card_view(an_approval(tool="t", command=None, arguments=given), NOW)
+    first, middle, last = view.in_parts
+    assert (*first, *middle, *last) == view.facts
+    assert all((first, middle, last))
+    assert sum(fact.rows for fact in (*first, *last)) < 160
+    few = card_view(an_approval(), NOW)
+    assert few.in_parts == (few.facts, (), ())
 
 
 def test_a_patch_folds_no_line_that_it_calls_unchanged():

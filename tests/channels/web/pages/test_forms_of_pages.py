@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from page_facts import NOW, an_approval
 from schemas_and_values import ANYTHING, NAMES, schemas_with_values
 from submitting import Submitted
@@ -39,7 +39,6 @@ def a_question(schema: dict[str, Any]):
     return an_approval(**asked, schema=schema, editable=False)
 
 
-@settings(max_examples=50)
 @given(schemas_with_values())
 def test_an_unchanged_form_submits_its_value(pair):
     """Every schema and every value, through the page: markup, the browser's line ends, and the form's fields."""
@@ -48,7 +47,6 @@ def test_an_unchanged_form_submits_its_value(pair):
     assert same_json(read_form(field, submitted(FORM.render(form=form_view(field, "x", value)), "Go")), value)
 
 
-@settings(max_examples=30)
 @given(st.dictionaries(NAMES, ANYTHING, min_size=1, max_size=4))
 def test_an_unchanged_edit_is_the_arguments(arguments):
     """A8: an edit sends all of the arguments, exactly as they are, but for what the person changes."""
