@@ -53,7 +53,8 @@ def serve(door: socket.socket, tests: list[str]) -> None:
     sys.path[0] = ""
     quiet, heard = os.open(os.devnull, os.O_WRONLY), os.dup(1)
     os.dup2(quiet, 1)
-    pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *tests])  # what fails, fails in each worker again
+    # What fails, fails in each worker again. Without -s, modules would keep streams that are closed afterwards.
+    pytest.main(["--collect-only", "-qq", "-s", "-p", "no:cacheprovider", *tests])
     os.dup2(heard, 1)
     if is_whole_run(tests):
         import preloaded
