@@ -40,7 +40,7 @@ def client(door: str, code: str) -> None:
 
 
 def serve(door: socket.socket, tests: list[str]) -> None:
-    """Import the tests, and fork workers until stdin ends. Returns in those, when they have ended."""
+    """Import the tests, and fork workers until stdin ends. Returns in those, too, when they have ended."""
     import gc
     import os
     import select
@@ -51,10 +51,11 @@ def serve(door: socket.socket, tests: list[str]) -> None:
     import pytest
 
     sys.path[0] = ""
-    quiet, heard = os.open(os.devnull, os.O_WRONLY), os.dup(1)
-    os.dup2(quiet, 1)
-    pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *tests])  # what fails, fails in each worker again
-    os.dup2(heard, 1)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)  # for good: who reads the output of pytest waits for no process that keeps it
+    os.close(quiet)
+    # What fails, fails in each worker again. Without -s, modules would keep streams that are closed afterwards.
+    pytest.main(["--collect-only", "-qq", "-s", "-p", "no:cacheprovider", *tests])
     if is_whole_run(tests):
         import preloaded
 
@@ -63,20 +64,22 @@ def serve(door: socket.socket, tests: list[str]) -> None:
     assert threading.active_count() == len(list(task.iterdir())) == 1, "a fork would begin without these threads"
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are not waited for
+    workers = []  # they are not waited for, so that each number stays theirs
     interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
     while door in select.select([door, 0], [], [])[0]:
         asking, _ = door.accept()
         code, streams, *_ = socket.recv_fds(asking, 2**16, 3)
-        if os.fork() == 0:
+        workers.append(os.fork())
+        if workers[-1] == 0:
             door.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, interrupted)
             work(code.decode(), streams)
             return
         asking.close()
         for stream in streams:
             os.close(stream)
+    for worker in workers:  # xdist, which kills the client of one that does not end, has done so
+        os.kill(worker, signal.SIGKILL)
 
 
 def work(code: str, streams: list[int]) -> None:
@@ -123,7 +126,7 @@ def begin(specs, tests: list[str], folder: str) -> None:
 
 
 def end() -> None:
-    """End the server; workers that still run go on."""
+    """End the server, and the workers that are left."""
     for server in _servers:
         server.communicate()
     _servers.clear()

@@ -74,7 +74,10 @@ def pytest_runtest_setup(item):
 
 def pytest_sessionfinish():
     preloaded.close()
-    collected.end()
+
+
+def pytest_unconfigure():
+    collected.end()  # after xdist has waited for its workers
 
 
 @pytest.fixture(params=["asyncio", "trio"])
