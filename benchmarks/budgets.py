@@ -85,10 +85,10 @@ async def parent(ctx: Context, children: int) -> int:
     return sum([await run.result() for run in runs])
 
 
-async def work(store: str, children: int, requests: int) -> None:
+async def work(store: str, children: int, requests: int, passivate_after: float) -> None:
     """Be the process that runs the tree, until it is killed or the tree has ended."""
     budget = Budget(requests=requests) if requests else None
-    async with open_supervisor(store, passivate_after=0.5, tune_interpreter=True) as supervisor:
+    async with open_supervisor(store, passivate_after=passivate_after, tune_interpreter=True) as supervisor:
         run = await supervisor.start(parent, children, session=SESSION, budget=budget)
         print((await run.outcome()).kind, flush=True)
 
@@ -119,7 +119,7 @@ def _killed(folder: Path, children: int, requests: int, kills: int) -> dict[str,
         process.send_signal(signal.SIGKILL)
         process.wait()
         done += 1
-    process = _begin(store, children, requests, env)
+    process = _begin(store, children, requests, env, passivate_after=60.0)  # so that it dies with the runs in memory
     while not (asked := _asked(store, env)):
         assert process.poll() is None, process.communicate()[0]
         sleep(0.2)
@@ -146,8 +146,10 @@ def _killed(folder: Path, children: int, requests: int, kills: int) -> dict[str,
     }
 
 
-def _begin(store: str, children: int, requests: int, env: dict[str, str]) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "benchmarks.budgets", store, str(children), str(requests)]
+def _begin(
+    store: str, children: int, requests: int, env: dict[str, str], *, passivate_after: float = 0.5
+) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "benchmarks.budgets", store, str(children), str(requests), str(passivate_after)]
     return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
@@ -176,4 +178,4 @@ def _took(store: Path, children: int, requests: int) -> float:
 
 
 if __name__ == "__main__":
-    anyio.run(work, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    anyio.run(work, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

@@ -51,10 +51,10 @@ def serve(door: socket.socket, tests: list[str]) -> None:
     import pytest
 
     sys.path[0] = ""
-    quiet, errors = os.open(os.devnull, os.O_WRONLY), os.dup(1)
+    quiet, heard = os.open(os.devnull, os.O_WRONLY), os.dup(1)
     os.dup2(quiet, 1)
     pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *tests])  # what fails, fails in each worker again
-    os.dup2(errors, 1)
+    os.dup2(heard, 1)
     if is_whole_run(tests):
         import preloaded
 

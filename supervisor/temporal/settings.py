@@ -59,12 +59,17 @@ class _JsonInUtf8(JSONPlainPayloadConverter):
         return Payload(metadata={"encoding": self.encoding.encode()}, data=data)
 
 
+_CONVERTERS: Final = tuple(
+    _JsonInUtf8() if isinstance(each, JSONPlainPayloadConverter) else each
+    for each in DefaultPayloadConverter().converters.values()
+)
+
+
 class PayloadsInUtf8(CompositePayloadConverter):
-    """temporalio's converter, with our JSON."""
+    """temporalio's converter, with our JSON. temporalio makes one for almost each request: they share their parts."""
 
     def __init__(self) -> None:
-        usual = DefaultPayloadConverter().converters.values()
-        super().__init__(*(_JsonInUtf8() if isinstance(each, JSONPlainPayloadConverter) else each for each in usual))
+        super().__init__(*_CONVERTERS)
 
 
 class Settings(NamedTuple):

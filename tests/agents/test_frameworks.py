@@ -9,11 +9,16 @@ import pytest
 from dying import fork
 from framework_scenes import approve_all, kept_in_the_loop, opened
 from framework_table import FRAMEWORKS, Said, Wanted
-from pydantic_ai import Agent as PydanticAgent
+from langchain_core.messages import AIMessage
+from openai.types.responses.response_usage import InputTokensDetails
+from pydantic_ai import Agent as PydanticAgent, ModelResponse, RequestUsage
 from pydantic_ai.models.test import TestModel
 from watching import next_of
 
-from supervisor import Approve, Budget, Context, Deny, InvalidInput, MemoryStore, agent, allow, ask, deny
+from supervisor import Approve, Budget, Context, Deny, InvalidInput, MemoryStore, Usage, agent, allow, ask, deny
+from supervisor.agents.langgraph.guard import _usage_of as spoken
+from supervisor.agents.openai_agents.io import _used
+from supervisor.agents.pydantic_ai.agent import _usage_of as answered
 from supervisor.core import events as e
 from supervisor.testing import virtual_asyncio
 
@@ -392,6 +397,26 @@ async def test_run_sync_in_an_agent_is_an_error_with_its_cure(spec, who, name):
     assert outcome.kind == "failed"
     assert who in outcome.cause
     assert "such as run, or" in outcome.cause
+
+
+def test_tokens_that_a_framework_says_are_taken_and_others_are_unknown():
+    """Cached tokens are a part of the input; and no bridge writes 0 for what it does not know."""
+    details = InputTokensDetails.model_construct(cached_tokens=40)
+    said = [
+        _used(agents.Usage(requests=1, input_tokens=90, output_tokens=10, input_tokens_details=details), "m"),
+        answered(
+            ModelResponse(
+                [], usage=RequestUsage(input_tokens=90, cache_read_tokens=40, output_tokens=10), model_name="m"
+            )
+        ),
+        spoken(AIMessage("x", usage_metadata=TOKENS, response_metadata={"model_name": "m"})),
+    ]
+    assert said == [Usage("m", 1, 90, 40, 10)] * 3
+    unsaid = [_used(agents.Usage(), "m"), answered(ModelResponse([], model_name="m")), spoken(AIMessage("x"))]
+    assert [(each.requests, each.input_tokens, each.output_tokens) for each in unsaid] == [(1, None, None)] * 3
+
+
+TOKENS = {"input_tokens": 90, "output_tokens": 10, "total_tokens": 100, "input_token_details": {"cache_read": 40}}
 
 
 async def test_each_request_of_a_model_is_counted_and_a_budget_stops_the_next_one(framework):

@@ -22,7 +22,8 @@ from supervisor.system.loading import find_declared
 
 NO_AGENT: Final = "this worker has no agent"
 """How the error of an agent that is not found begins."""
-_FILE: Final = re.compile(r"supervisor_agents_[0-9a-f]{12}_(.+)")
+_BY_PATH: Final = "supervisor_agents_"
+_FILE: Final = re.compile(_BY_PATH + r"[0-9a-f]{12}_(.+)")
 """The name of a module that was loaded by its path (supervisor/system/loading.py)."""
 
 
@@ -46,7 +47,9 @@ def refer(fn: Callable[..., Any]) -> str:
 def find_function(reference: str) -> Any:
     """Return what has the name of a reference in a module that is loaded here, or None."""
     where, _, name = reference.rpartition(":")
-    module = next((each for each in _loaded() if _named(each) == where), None)
+    known = sys.modules.get(where)
+    found = [known] if isinstance(known, ModuleType) else _files()
+    module = next((each for each in found if _named(each) == where), None)
     return _find(module, name) if module is not None else None
 
 
@@ -63,7 +66,7 @@ def find_referred(reference: str, name: str) -> AgentSpec[Any, Any] | None:
     found = find_declared(reference, name)
     where, _, attribute = reference.rpartition(":")
     if found is None and where.endswith(".py"):
-        here = (_find(module, attribute) for module in _loaded() if _named(module) == PurePath(where).name)
+        here = (_find(module, attribute) for module in _files() if _named(module) == PurePath(where).name)
         found = next((each for each in here if isinstance(each, AgentSpec)), None)
     return found
 
@@ -90,8 +93,10 @@ def _modules_for(fn: Callable[..., Any]) -> Iterator[ModuleType]:
     own = sys.modules.get(getattr(fn, "__module__", ""))
     if own is not None:
         yield own
-    yield from (module for module in _loaded() if _FILE.fullmatch(module.__name__) and module is not own)
+    yield from (module for module in _files() if module is not own)
 
 
-def _loaded() -> list[ModuleType]:
-    return [module for module in sys.modules.values() if isinstance(module, ModuleType)]
+def _files() -> list[ModuleType]:
+    """Return the modules that were loaded by their paths."""
+    loaded = [module for name, module in list(sys.modules.items()) if name.startswith(_BY_PATH)]
+    return [module for module in loaded if isinstance(module, ModuleType)]
