@@ -531,6 +531,7 @@ class Attempt:
                 turn = self._turns[place] = Waiters(self.settling)
             with self._blocking(), turn as woken:
                 await woken.wait()
+            self._check_sealed()  # its session may have left memory
 
     def _may_go_on(self, place: object) -> bool:
         """Whether a result may be given now: it is the next one, and the agent has a place of its limit."""
