@@ -359,7 +359,7 @@ class Attempt:
         """Wait until the agent was given all results that its journal held at first. One of them may lead to a scope
         that cancels the new operation, as it did before: it waited then, for a budget, and left no trace. A workflow
         does not wait, unless a budget bounds it: each replay of its history must do as it did."""
-        if self.host.environment.runs_elsewhere and not self.host.budgets.bounds(self):
+        if self.host.environment.runs_elsewhere and not await self.host.budgets.bounds(self):
             return
         while self.stop_reason is None and self.replay.owes(self.state):
             with self._blocking(), self._turns.setdefault(None, Waiters(self.settling)) as woken:

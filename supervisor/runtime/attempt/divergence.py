@@ -24,6 +24,7 @@ from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.runtime.attempt.host import Host
 from supervisor.runtime.attempt.tracebacks import is_ours
+from supervisor.seam.store import StoreAway
 
 LONGEST_CHARACTERS: Final = 500  # characters of the description of an operation
 _LIBRARIES: Final = ("/site-packages/", "/lib/python")
@@ -139,10 +140,14 @@ def _block(attempt: Replaying, why: Any, cause: str, operation: str | None, wher
 def _find_entry(attempt: Replaying, operation: str) -> tuple[int | None, datetime | None]:
     """Return the number and the instant of the entry that began an operation of this run.
 
-    A retry has the operations of the run before it, except those that it runs again.
+    A retry has the operations of the run before it, except those that it runs again. A store that is away says none.
     """
     found: tuple[int | None, datetime | None] = (None, None)
-    for number, row in enumerate(attempt.host.journal.store.journal(attempt.session), start=1):
+    try:
+        rows = attempt.host.journal.store.journal(attempt.session)
+    except StoreAway:
+        return found
+    for number, row in enumerate(rows, start=1):
         match row.event:
             case e.ImportStarted():
                 found = (None, None)

@@ -63,8 +63,8 @@ def request_of(attempt: object) -> Request | None:
 class BudgetKeeper(Protocol[AttemptT_contra]):
     """What grants reservations: the runner's part that knows the budgets."""
 
-    def bounds(self, attempt: AttemptT_contra) -> bool:
-        """Whether any budget bounds a run."""
+    async def bounds(self, attempt: AttemptT_contra) -> bool:
+        """Whether any budget bounds a run. Waits for a store that is away."""
         ...
 
     async def reserve(

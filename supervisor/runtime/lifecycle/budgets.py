@@ -19,8 +19,9 @@ The module is longer than 400 lines because what is counted, granted and asked i
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import anyio
 import msgspec
 
 from supervisor.core import events as e
@@ -66,14 +67,18 @@ from supervisor.runtime.plans.budgets import (
     whose,
     withdraw,
 )
+from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
+T = TypeVar("T")
 FindAgent = Callable[[e.SessionCreated], AgentSpec[Any, Any]]
 _COUNTED: Final = (e.UsageSpent.__name__, e.ToolCallRequested.__name__)
 _OF_RUNS: Final = (e.RunStarted.__name__,)
 ENDS_A_WAIT: Final = frozenset({e.BudgetRaised, e.ToolCallFinished})
+AWAY_SECONDS: Final = 0.2
+"""Seconds after which a server that was away is asked again."""
 _MOST_TOLD: Final = 8
 """The most lines of a question that say who has spent what."""
 
@@ -158,14 +163,19 @@ class Budgets:
         """Whether a budget of this process bounds calls."""
         return any(holder.limits.calls is not None for holders in self.above.values() for holder in holders)
 
-    def bounds(self, attempt: Attempt) -> bool:
-        return bool(self._holders(attempt))
+    async def bounds(self, attempt: Attempt) -> bool:
+        if attempt.is_bounded is None:  # they are found once for each attempt
+            find = partial(self._find, attempt.session, attempt.state.facts, attempt.spec)
+            attempt.is_bounded = bool(await self._read(find))
+        return attempt.is_bounded
 
-    def _holders(self, attempt: Attempt) -> tuple[Holder, ...]:
-        """Return the budgets that bound a run; they are found once for each attempt."""
-        if attempt.is_bounded is None:
-            attempt.is_bounded = bool(self._find(attempt.session, attempt.state.facts, attempt.spec))
-        return self.above.get(attempt.session, ()) if attempt.is_bounded else ()
+    async def _read(self, read: Callable[[], T]) -> T:
+        """Read the store, and wait for a server that is away: that is no error of an agent's."""
+        while True:
+            try:
+                return read()
+            except StoreAway:
+                await anyio.sleep(AWAY_SECONDS)
 
     def _find(self, session: str, facts: e.SessionCreated, spec: AgentSpec[Any, Any] | None) -> tuple[Holder, ...]:
         above = tuple[Holder, ...]()
@@ -208,16 +218,18 @@ class Budgets:
         if scope == "run":
             starts = self._journal.store.journal(state.id, only=_OF_RUNS)
             began = max((each.position for each in starts if each.event.again is None), default=0)  # type: ignore[union-attr]
-        parents: dict[str, str | None] = {}
-        for row in self._journal.store.find_sessions(root=root):
-            parents[row.id] = row.parent
+        rows = self._journal.store.find_sessions(root=root)
+        for row in rows:
             self._agents[row.id], self._roots[row.id] = row.agent, root
-            self.above.setdefault(row.id, self.above.get(row.parent or "", ()))
-        for each in _below(session, parents):
-            self.above[each] = tuple(sorted((*self.above.get(each, ()), holder), key=_outermost))
+        below = [*_below(session, {row.id: row.parent for row in rows})]
+        for each in below:
             for entry in self._journal.store.journal(each, only=_COUNTED):
                 if began <= entry.position <= position:
                     self._count((holder,), entry)
+        for row in rows:  # nothing is read from here on: the holder is known whole, or not at all
+            self.above.setdefault(row.id, self.above.get(row.parent or "", ()))
+        for each in below:
+            self.above[each] = tuple(sorted((*self.above.get(each, ()), holder), key=_outermost))
         self._know(holder, state)
 
     def _know(self, holder: Holder, state: SessionState) -> None:
@@ -233,7 +245,7 @@ class Budgets:
     async def reserve(
         self, attempt: Attempt, wants: Used | Usage | None, *, in_operation: bool, may_wait: bool = True
     ) -> Reservation | None:
-        holders = self._holders(attempt)
+        holders = self.above.get(attempt.session, ()) if await self.bounds(attempt) else ()
         if not holders or attempt.stop_reason is not None:
             return None
         if not isinstance(wants, Used):
@@ -535,7 +547,7 @@ class Budgets:
     async def _look_again(self, sessions: Sequence[str]) -> None:
         for session in sessions:
             try:
-                self._find(session, self._journal.look().session(session).facts, None)
+                await self._read(partial(self._find, session, self._journal.look().session(session).facts, None))
             except StoreError as error:  # the launcher reports it, too
                 log.error("budget.unreadable", session=session, reason=str(error))
             else:
@@ -558,16 +570,17 @@ class Budgets:
         await self._append(session, lambda view: list(plan(view)))
 
     def _wake_below(self, session: str) -> None:
-        row = self._journal.store.get_session(session)
-        if row is not None and self._journal.store.owns(row.root):
-            self._attempts.start_soon(self._wake_sleepers, row.root)
+        self._attempts.start_soon(self._wake_sleepers, session)
 
-    async def _wake_sleepers(self, root: str) -> None:
-        """Journal in each run that sleeps for a budget that its question is over, as far as it is."""
+    async def _wake_sleepers(self, session: str) -> None:
+        """Journal in each run of the session's tree that sleeps for a budget that its question is over, as far as it
+        is."""
         store = self._journal.store
-        if not store.owns(root):
+        row = await self._read(partial(store.get_session, session))
+        if row is None or not store.owns(root := row.root):
             return
-        sleepers = [row.id for row in store.find_sessions(root=root, is_open=True) if row.waits_for_budget]
+        rows = await self._read(partial(store.find_sessions, root=root, is_open=True))
+        sleepers = [row.id for row in rows if row.waits_for_budget]
 
         def plan(view: View) -> Iterator[Entry]:
             for session in sleepers:

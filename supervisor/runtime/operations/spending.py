@@ -99,7 +99,7 @@ async def use_now(attempt: Attempt, usage: Usage) -> None:
 async def asking_model(attempt: Attempt, reserve: Usage | None) -> AsyncIterator[None]:
     """Enclose a request to a model, as far as budgets bound it (B2)."""
     budgets, around = attempt.host.budgets, REQUEST.get()
-    if not budgets.bounds(attempt) or (reserve is not None and not reserve.requests):
+    if not await budgets.bounds(attempt) or (reserve is not None and not reserve.requests):
         yield
         return
     request = Request(attempt, reserve)

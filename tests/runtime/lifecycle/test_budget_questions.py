@@ -13,6 +13,7 @@ from supervisor.core.approvals.people import ApproverRule, People, Person
 from supervisor.core.budgets import TOOL, is_aside
 from supervisor.core.values import Approval
 from supervisor.runtime.lifecycle.claim import LOOK_SECONDS, SILENT
+from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -385,3 +386,39 @@ async def test_the_proposed_limits_let_go_on_what_waits():
         await supervisor.decide(question.id, Approve(by="ann"))
         assert (await asked(supervisor, 2)).arguments == {"tokens": 300}
         assert len(effects) == 2
+
+
+class AwayStore(MemoryStore):
+    """Does not answer some reads, as one on a server that is restarted."""
+
+    away = 0
+
+    def journal(self, *args, **kwargs):
+        if self.away > 0:
+            self.away -= 1
+            raise StoreAway("it does not answer")
+        return super().journal(*args, **kwargs)
+
+
+async def test_a_server_that_is_away_while_budgets_are_looked_for_fails_no_run():
+    """The parent has left memory, so that its budget is read; what is read half is not kept."""
+    store = AwayStore()
+
+    @agent
+    async def sleeps(ctx: Context) -> str:
+        await ctx.sleep(100)
+        store.away = 5
+        async with ctx.model_call():
+            return await ctx.step(request, "late")
+
+    @agent(budget=Budget(requests=1))
+    async def parent(ctx: Context) -> list[str]:
+        children = [await ctx.spawn(sleeps), await ctx.spawn(sleeps)]
+        return [(await child.outcome()).kind for child in children]
+
+    async with opened(store, passivate_after=10) as supervisor:
+        run = await supervisor.start(parent, session="s")
+        question = await asked(supervisor)
+        assert store.away == 0
+        await supervisor.decide(question.id, Approve(by="ana"))
+        assert await run.result() == ["succeeded", "succeeded"]
