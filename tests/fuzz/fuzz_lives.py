@@ -288,7 +288,7 @@ def _listeners(supervisor: Any) -> list[str]:
 
 def _is_asleep_for_message(supervisor: Any, session: str) -> bool:
     row = supervisor.store.get_session(session)
-    if not row.is_asleep:
+    if not row.is_asleep or row.blocked is not None:  # on a busy machine a run may be presumed blocked for a moment
         return False
     events = [row.event for row in supervisor.store.journal(session)]
     (waiting,) = [event.waiting_for for event in events[::-1] if hasattr(event, "waiting_for")][:1]
