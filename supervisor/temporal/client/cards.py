@@ -59,11 +59,15 @@ TOLD_FOR: Final = timedelta(days=1)
 """The longest time for which a message that was begun, and never sent, stays claimed."""
 
 
-_KINDS: Final[dict[type[e.Event], Literal["posted", "retired"]]] = {
-    e.CardPosted: "posted",
-    e.CardRetired: "retired",
-    e.ReminderSent: "retired",
-}
+def _kind_of(event: CardEvent | ReminderEvent) -> Literal["posted", "retired"] | None:
+    """Return what becomes of a claim: its card stands, or it is over. None: it goes on as it was."""
+    match event:
+        case e.CardPosted():
+            return "posted"
+        case e.CardRetired() | e.ReminderSent():
+            return "retired"
+        case _:
+            return None
 
 
 class CardNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +148,7 @@ class NamespaceCards(LocalCards):
             await anyio.sleep(LOOK_SECONDS)
 
     async def note(self, approval: Approval, event: CardEvent | ReminderEvent) -> None:
-        if (kind := _KINDS.get(type(event))) is not None and event.channel in self._claimed:
+        if (kind := _kind_of(event)) is not None and event.channel in self._claimed:
             try:
                 with server_errors(self._named, maybe_done=True):
                     await self._signal(_key(approval, event), self._note(kind, event))

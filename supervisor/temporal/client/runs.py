@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from supervisor.core.declarations.agent_spec import AgentSpec
+from supervisor.core.errors import NotFound
 from supervisor.core.sessions.activity import Activity, StreamedText
 from supervisor.core.values import Approval, Outcome, result_of
 from supervisor.runtime.local import LocalSupervisor
@@ -44,8 +46,13 @@ class TemporalRun(Run[R]):
         return f"<run {self.number} of {self.session} in {self._trees.where}>"
 
     async def _near(self) -> Run[R]:
-        """Return the run as the mirror has it."""
-        found: Run[R] = await self._reads.get_run(self.session, number=self.number, agent=self._spec)
+        """Return the run as the mirror has it. A run that it does not know yet is read first."""
+        find = partial(self._reads.get_run, self.session, number=self.number, agent=self._spec)
+        try:
+            found: Run[R] = await find()
+        except NotFound:
+            await self._trees.read(self.session)
+            found = await find()
         return found
 
     async def find_outcome(self) -> Outcome[R] | None:

@@ -259,13 +259,17 @@ class NamespaceReader:
     ) -> T:
         """Ask a tree; `run`: one of its earlier workflows. Raises ServerUnavailable if no worker answers in time."""
         handle, until = self._client.get_workflow_handle(root, run_id=run), anyio.current_time() + patience.seconds
+        why: NotReadYet | None = None
         while True:
             try:
                 return from_wire(await self._ask(handle, root, name, given, patience), type_)
-            except NotReadYet:
+            except NotReadYet as error:
+                why = error
                 if anyio.current_time() >= until:
                     raise
                 await anyio.sleep(POLL_SECONDS / 4)
+            except ServerUnavailable as error:  # it says less than what a worker has said before
+                raise (why or error) from None
 
     async def _ask(self, handle: Any, root: str, name: str, given: Any, patience: timedelta) -> Any:
         try:

@@ -1,5 +1,7 @@
 """Reports: what an agent says of itself is in the journal, costs next to nothing, and decides nothing."""
 
+from datetime import UTC, datetime
+
 import anyio
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from supervisor.core.sessions.reports import LONGEST_BYTES
 from supervisor.runtime.operations.reports import FLUSH_AFTER_SECONDS, LARGEST_BYTES, MOST
 
 pytestmark = pytest.mark.anyio
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @tool(policy="allow")
@@ -121,14 +124,14 @@ async def test_reports_do_not_grow_the_state_of_a_session_in_memory():
         nonlocal before, after
         journal = opened_supervisor._runner.journal
         await ctx.call(look, "here")
-        before = replace(journal.states["s"], length=0)
+        before = replace(journal.states["s"], length=0, latest=EPOCH)
         for n in range(3 * MOST + 10):
             await ctx.report("plan", str(n))
             assert journal.count_notes("s") < MOST
         for _ in range(40):
             await ctx.report("plan", "x" * LONGEST_BYTES)
             assert sum(len(each.text) for each in journal.notes.get("s", ())) <= LARGEST_BYTES
-        after = replace(journal.states["s"], length=0)
+        after = replace(journal.states["s"], length=0, latest=EPOCH)
 
     async with opened() as opened_supervisor:
         await (await opened_supervisor.start(talkative, session="s")).result()
