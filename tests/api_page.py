@@ -194,7 +194,7 @@ def block_of(kind: str, shown: str) -> str:
 
 def formatted(source: str) -> str:
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "api.pyi", "-"]
-    return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, input=source, capture_output=True, text=True, check=True, cwd=DOCS.parent).stdout
 
 
 def main() -> None:

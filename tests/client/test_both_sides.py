@@ -483,7 +483,8 @@ async def test_sessions_approvals_and_entries_are_listed(kind):
         entries = await here.supervisor.find_entries(run.session)
         assert [type(row.event) for row in entries[:2]] == [e.SessionCreated, e.RunStarted]
         first = await here.supervisor.find_entries(run.session, limit=1)
-        assert (*first, *await here.supervisor.find_entries(run.session, after=first.next)) == entries.items
+        later = await here.supervisor.find_entries(run.session, after=first.next)
+        assert (*first, *later)[: len(entries.items)] == entries.items  # its card may have been posted meanwhile
         (waiting,) = (await here.supervisor.get_session(run.session)).pending_approvals
         assert waiting == msgspec.structs.replace(asked, shown=waiting.shown, position=waiting.position)
         assert entries[-1] in await here.supervisor.find_audit()

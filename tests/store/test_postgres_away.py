@@ -108,7 +108,9 @@ async def test_a_server_that_was_stopped_holds_no_loop_and_loses_nothing(own_ser
                         await supervisor.find_approvals()
                     await anyio.sleep(0.01)
         silence(signal.SIGCONT)
-        assert stopped[0] < 0.05 + 8 * quiet[0]  # a loaded machine holds each loop
+        assert (
+            stopped[0] < 0.3 + 8 * quiet[0]
+        )  # a read that waits holds it for seconds; a loaded machine holds each loop
         with anyio.fail_after(20):
             assert (await runs.outcome()).value == 40
             while True:

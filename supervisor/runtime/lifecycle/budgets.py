@@ -18,6 +18,7 @@ The module is longer than 400 lines because what is counted, granted and asked i
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -570,6 +571,10 @@ class Budgets:
         await self._append(session, lambda view: list(plan(view)))
 
     def _wake_below(self, session: str) -> None:
+        with suppress(StoreAway):  # it is asked again
+            row = self._journal.store.get_session(session)
+            if row is None or not self._journal.store.owns(row.root):
+                return
         self._attempts.start_soon(self._wake_sleepers, session)
 
     async def _wake_sleepers(self, session: str) -> None:

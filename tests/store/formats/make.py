@@ -12,12 +12,11 @@ approval, its owner died, `done` has finished, and a rule denies a tool. Since f
 
 import gzip
 import itertools
-import os
 import secrets
 import sqlite3
 import sys
 import tempfile
-from contextlib import closing
+from contextlib import chdir, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,9 +63,9 @@ def journals() -> list[JournalEntry]:
     with (
         replaced(secrets, "token_bytes", lambda size: next(numbers).to_bytes(size)),
         wall_clock() as clock,
+        chdir("/"),  # a session records its folder
     ):
         clock.stands_at = AT
-        os.chdir("/")  # a session records its folder
         backend, options = virtual_asyncio()
         return anyio.run(rows, backend=backend, backend_options=options)
 
