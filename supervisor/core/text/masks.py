@@ -51,7 +51,7 @@ _TOKENS: Final = (
     r"tk_[a-z0-9]{29}|AGE-SECRET-KEY-1[A-Z0-9]{50,64}|hvs\.[\w-]{20,255}|FlyV1 [\w+/=,-]{20,2048}",
     r"eyJ[\w-]{8,4096}\.eyJ[\w-]{8,4096}\.[\w-]{8,4096}",  # a JSON Web Token
 )
-REMEMBERED_CHARACTERS: Final = 200
+REMEMBERED_CHARACTERS: Final = 2_000
 """The fewest characters of a text of which it is remembered what was found."""
 MOST_REMEMBERED: Final = 10_000
 """The most texts of which it is remembered. The oldest one is forgotten first."""
