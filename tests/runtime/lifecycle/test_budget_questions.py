@@ -389,12 +389,24 @@ async def test_the_proposed_limits_let_go_on_what_waits():
 
 
 class AwayStore(MemoryStore):
-    """Does not answer some reads, as one on a server that is restarted."""
+    """Does not answer some reads, as one on a server that is restarted. A transaction has a connection of its own."""
 
-    away = 0
+    away, is_writing = 0, False
+
+    def begin(self):
+        self.is_writing = True
+        return super().begin()
+
+    def commit(self):
+        self.is_writing = False
+        super().commit()
+
+    def rollback(self):
+        self.is_writing = False
+        super().rollback()
 
     def journal(self, *args, **kwargs):
-        if self.away > 0:
+        if self.away > 0 and not self.is_writing:
             self.away -= 1
             raise StoreAway("it does not answer")
         return super().journal(*args, **kwargs)
