@@ -329,7 +329,11 @@ class Runner:
         """Act on an entry for a session that is not in memory, if this process owns its tree (R2)."""
         if isinstance(event, e.CancelRequested) and event.origin != session:
             return
-        row = self.journal.store.get_session(session)
+        try:
+            row = self.journal.store.get_session(session)
+        except StoreAway:
+            self.start_soon(self._again, self._tell_sleeper, session, event)
+            return
         if row is None or row.outcome is not None or self.is_closed:
             return
         if not self.journal.store.owns(row.root):
@@ -452,14 +456,15 @@ class Runner:
         try:
             row = self.journal.store.get_session(session)
         except StoreAway:
-            self.start_soon(self._ask_when_due, session)
+            self.start_soon(self._again, self._wake_when_due, session)
             return
         if row is not None and row.due_at is not None and session not in self.attempts.live:
             self.launcher.wake_at(session, self.clock.timer(row.due_at, row.last_at))
 
-    async def _ask_when_due(self, session: str) -> None:
+    async def _again(self, ask: Callable[..., None], *about: Any) -> None:
+        """Ask a server that was away again."""
         await anyio.sleep(AGAIN_SECONDS)
-        self._wake_when_due(session)
+        ask(*about)
 
 
 AGAIN_SECONDS: Final = 0.2

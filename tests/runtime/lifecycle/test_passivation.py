@@ -7,6 +7,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, StoreDied, agent, tool
 from supervisor.core import events as e
+from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
@@ -337,3 +338,32 @@ async def test_a_store_that_dies_as_runs_are_passivated_ends_its_supervisor_with
             await anyio.sleep(1.5)
             store.is_dead = True
             await runs[0].outcome()
+
+
+class AwayStore(MemoryStore):
+    """Does not answer the first question for a session after a commit, as one on a server that is restarted."""
+
+    is_armed, is_away = False, False
+
+    def commit(self):
+        super().commit()
+        self.is_away, self.is_armed = self.is_armed, False
+
+    def get_session(self, session):
+        if self.is_away:
+            self.is_away = False
+            raise StoreAway("it does not answer")
+        return super().get_session(session)
+
+
+async def test_a_server_that_is_away_as_a_decision_comes_wakes_the_run_later():
+    """R2: the entry is on disk, and its process goes on."""
+    async with opened(store := AwayStore(), passivate_after=1) as supervisor:
+        run = await supervisor.start(deployer, "a")
+        approval = await next_of(run.watch_approvals())
+        await anyio.sleep(5)
+        assert sessions_in_memory(supervisor) == set()
+        store.is_armed = True
+        await supervisor.decide(approval.id, Approve(by="ana"))
+        assert not store.is_armed
+        assert await run.result() == "ok"
