@@ -10,7 +10,7 @@ Rules
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,6 +31,9 @@ from supervisor.seam.store import Store
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
+
+AGAIN_SECONDS: Final = 0.2
+"""Seconds after which a store that was away is asked again."""
 
 
 class Attempts:

@@ -57,7 +57,7 @@ from supervisor.runtime.attempt.reservations import Reservation
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.environment import Environment
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.runtime.lifecycle.attempts import AGAIN_SECONDS, Attempts
 from supervisor.runtime.operations.questions import expiry
 from supervisor.runtime.plans.budgets import (
     BY_ITSELF,
@@ -78,8 +78,6 @@ FindAgent = Callable[[e.SessionCreated], AgentSpec[Any, Any]]
 _COUNTED: Final = (e.UsageSpent.__name__, e.ToolCallRequested.__name__)
 _OF_RUNS: Final = (e.RunStarted.__name__,)
 ENDS_A_WAIT: Final = frozenset({e.BudgetRaised, e.ToolCallFinished})
-AWAY_SECONDS: Final = 0.2
-"""Seconds after which a server that was away is asked again."""
 _MOST_TOLD: Final = 8
 """The most lines of a question that say who has spent what."""
 
@@ -176,7 +174,7 @@ class Budgets:
             try:
                 return read()
             except StoreAway:
-                await anyio.sleep(AWAY_SECONDS)
+                await anyio.sleep(AGAIN_SECONDS)
 
     def _find(self, session: str, facts: e.SessionCreated, spec: AgentSpec[Any, Any] | None) -> tuple[Holder, ...]:
         above = tuple[Holder, ...]()

@@ -46,7 +46,7 @@ from supervisor.runtime.environment import Environment
 from supervisor.runtime.journal.hub import ASKED, INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
-from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.runtime.lifecycle.attempts import AGAIN_SECONDS, Attempts
 from supervisor.runtime.lifecycle.blocked import BLOCKING, Blocked, Replayed
 from supervisor.runtime.lifecycle.budgets import ENDS_A_WAIT, Budgets
 from supervisor.runtime.lifecycle.claim import Claims
@@ -467,8 +467,6 @@ class Runner:
         ask(*about)
 
 
-AGAIN_SECONDS: Final = 0.2
-"""Seconds after which a server that was away is asked again."""
 _BEGINNING: Final = {e.AttemptStarted, e.SessionCreated}
 
 _ENDING: Final = {e.CancelRequested, e.RunFinished}
