@@ -156,8 +156,15 @@ class Attempts:
         """Record that the store refused an entry of a session. That suspends its whole tree, so callers that wait for
         the root are woken, too."""
         self.refuse(session, str(error))
-        if isinstance(error, StoreRefused) and (row := self.journal.store.get_session(session)) is not None:
-            self.suspend_root(row.root, error)
+        if isinstance(error, StoreRefused) and (root := self._root_of(session)) is not None:
+            self.suspend_root(root, error)
+
+    def _root_of(self, session: str) -> str | None:
+        """Return the root of a session, from memory if it is there: the store may be away."""
+        if (attempt := self.live.get(session)) is not None:
+            return attempt.state.facts.root
+        row = self.journal.store.get_session(session)
+        return None if row is None else row.root
 
     def suspend_root(self, root: str, error: StoreError) -> None:
         """Suspend the tree of a root, which cannot go on without an entry that the store refused. No run of it fails;

@@ -7,6 +7,7 @@ from watching import next_of
 
 from supervisor import Approve, Context, Deny, MemoryStore, StoreDied, agent, tool
 from supervisor.core import events as e
+from supervisor.core.errors import StoreRefused, SupervisorError
 from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio
@@ -354,6 +355,35 @@ class AwayStore(MemoryStore):
             self.is_away = False
             raise StoreAway("it does not answer")
         return super().get_session(session)
+
+
+class RefusingStore(AwayStore):
+    """Refuses a commit, and does not answer the next question."""
+
+    refuses = False
+
+    def begin(self):
+        if self.refuses:
+            self.refuses, self.is_away = False, True
+            raise StoreRefused("the disk is full")
+        return super().begin()
+
+
+async def test_a_run_whose_end_is_refused_while_the_server_is_away_ends_nothing_else():
+    """Its tree is suspended for what was refused, and another one of the same process goes on."""
+
+    @agent
+    async def ends(ctx: Context) -> str:
+        store.refuses = True
+        return "ok"
+
+    async with opened(store := RefusingStore()) as supervisor:
+        run = await supervisor.start(ends)
+        with pytest.raises(SupervisorError, match="the disk is full"):
+            await run.outcome()
+        other = await supervisor.start(deployer, "b")
+        await supervisor.decide((await next_of(other.watch_approvals())).id, Approve(by="ana"))
+        assert await other.result() == "ok"
 
 
 async def test_a_server_that_is_away_as_a_decision_comes_wakes_the_run_later():
