@@ -196,3 +196,10 @@ def test_the_map_of_the_architecture_is_the_tree():
     assert {each.split("/")[0] for each in there["supervisor/"]} | {each.split("/")[1] for each in there} - {
         ""
     } <= floors
+
+
+@pytest.mark.parametrize("page", ["opencode", "codex", "gemini-cli", "claude-code", "langgraph"])
+def test_a_page_of_an_agent_whose_requests_cannot_be_stopped_says_when_a_budget_is_checked(page):
+    """B2: people who rely on it must know what may come on top."""
+    text = " ".join((ROOT / "docs" / "how-to" / f"{page}.md").read_text().split())
+    assert re.search(r"A (\[budget\]\(budgets\.md\)|budget) is checked before each (turn|permission|segment)", text)
