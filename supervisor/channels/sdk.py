@@ -220,4 +220,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # httpx is not installed with every channel
-    __getattr__, _ = lazily(__name__, {"supervisor.system.http_requests": "HttpClient HttpReply"})
+    _, __getattr__, _ = lazily(__name__, {"supervisor.system.http_requests": "HttpClient HttpReply"})
