@@ -146,22 +146,23 @@ async def test_a_tool_decides_itself_whether_it_needs_an_approval():
         assert [arguments for *_, arguments in await approve_all(supervisor, run)] == [{"amount": 50}]
 
 
-async def test_a_guardrail_is_a_step():
-    """It may ask a model: a replay has its answer, and does not ask again."""
+@pytest.mark.parametrize("of", ["the agent", "the run"])
+async def test_a_guardrail_is_a_step(of):
+    """It may ask a model, by an agent of its own: a replay has its answer, and does not ask again."""
+    judge = Agent("Judge", model=model_of("harmless"))
 
     async def guard(context, agent, given):
-        effects.append("guarded")
+        effects.append((await Runner.run(judge, "is it?", run_config=QUIET)).final_output)
         return GuardrailFunctionOutput(output_info={"n": len(effects)}, tripwire_triggered=False)
 
-    guarded = Agent(
-        "Guarded",
-        tools=[refund],
-        input_guardrails=[InputGuardrail(guard)],
-        model=model_of([("refund", {"amount": 5})], "paid"),
-    )
-    store = MemoryStore()
+    guards = [InputGuardrail(guard)]
+    agent = Agent("Guarded", tools=[refund], model=model_of([("refund", {"amount": 5})], "paid"))
+    if of == "the agent":
+        agent.input_guardrails = guards
+    config = RunConfig(tracing_disabled=True, input_guardrails=guards if of == "the run" else None)
+    guarded, store = openai_agent("helper", agent, run_config=config), MemoryStore()
     async with opened(store) as supervisor:
-        run = await supervisor.start(helper_of(guarded), "go", session="s")
+        run = await supervisor.start(guarded, "go", session="s")
         await next_of(run.watch_approvals())
         await anyio.sleep(1)
         left = fork(store)
@@ -169,7 +170,7 @@ async def test_a_guardrail_is_a_step():
         run = await supervisor.resume("s")
         await approve_all(supervisor, run)
         assert await run.result() == "paid"
-    assert effects == ["guarded", 5]
+    assert effects == ["harmless", 5]
 
 
 class Bill(BaseModel):

@@ -86,6 +86,7 @@ _HOSTED: Final = (
     WebSearchTool,
 )
 """The tools that the provider runs while it answers."""
+_GUARDS: Final = "guardrails of the run's configuration are steps"
 _SUB_AGENT: Final = "__supervisor_agent__"
 """Marks the function of a tool that calls a sub-agent of ours: that call is its own."""
 
@@ -130,7 +131,9 @@ def openai_agent(
 
     async def run(ctx: Context, text: str) -> Any:
         written = WrittenContext(name, deps(ctx) if deps is not None else None)
-        bridge = _Bridge(settings, ctx, name, written=written)
+        own = settings.run_config
+        guards = bool(own.input_guardrails or own.output_guardrails) and await ctx.patched(_GUARDS)
+        bridge = _Bridge(settings._replace(guards=guards), ctx, name, written=written)
         before = ctx.saved_before()
         history = [item for saved in before for item in saved["messages"]]
         bridge.supervised(agent)
@@ -182,6 +185,8 @@ class _Settings(NamedTuple):
     stream: bool
     run_config: RunConfig
     limit: str | None = None
+    guards: bool = False
+    """Whether the guardrails of `run_config` are steps. Those of a run of a former version are not."""
 
 
 class _Bridge:
@@ -206,6 +211,9 @@ class _Bridge:
         self.requests = 0
         self.written: dict[str, str] = {}
         self.run_config = replace(settings.run_config, model=None)
+        if settings.guards:
+            self.run_config.input_guardrails = [*map(self._guardrail, self.run_config.input_guardrails or ())]
+            self.run_config.output_guardrails = [*map(self._guardrail, self.run_config.output_guardrails or ())]
         self.streams = settings.stream
         self.limit = settings.limit
         self.connections = Connections() if connections is None else connections
