@@ -36,6 +36,7 @@ from supervisor.agents.acp.request import Request
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
 from supervisor.agents.acp.schema import Schema, load_schema
+from supervisor.core.errors import only_error
 from supervisor.core.usage import LARGEST, Usage
 from supervisor.seam.context import Context
 
@@ -92,17 +93,8 @@ async def converse(ctx: Context, message: str, settings: Settings, connect: Conn
                 raise
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise _only(group) from None
+        raise only_error(group, anyio.get_cancelled_exc_class()) from None
     return run.result
-
-
-def _only(group: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the one error of a group, besides cancellations; the group if it has several."""
-    _, errors = group.split(anyio.get_cancelled_exc_class())
-    found: BaseException = group if errors is None else errors
-    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    return found
 
 
 class Counting:

@@ -26,6 +26,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import StateSnapshot
 from pydantic_core import to_jsonable_python
 
+from supervisor.agents.framework import answer_usage
 from supervisor.agents.model_arguments import journal_value
 from supervisor.core.ids import canonical_json
 from supervisor.core.usage import Usage
@@ -180,18 +181,10 @@ class Guard(BaseCallbackHandler):
 
 
 def _usage_of(message: AIMessage) -> Usage:
-    """Return what an answer of a chat model took. What its provider does not say is not known."""
-    said, about = message.usage_metadata, message.response_metadata
-    model = str(about.get("model_name") or about.get("model") or "")
-    if not said:
-        return Usage(model=model, input_tokens=None, cached_input_tokens=None, output_tokens=None)
-    cached = (said.get("input_token_details") or {}).get("cache_read") or 0
-    return Usage(
-        model=model,
-        input_tokens=said["input_tokens"],
-        cached_input_tokens=cached,
-        output_tokens=said["output_tokens"],
-    )
+    said: Mapping[str, Any] = message.usage_metadata or {}
+    about, details = message.response_metadata, said.get("input_token_details") or {}
+    name = about.get("model_name") or about.get("model")
+    return answer_usage(name, said.get("input_tokens"), details.get("cache_read"), said.get("output_tokens"))
 
 
 def equal_ids(calls: Iterable[Mapping[str, Any]]) -> str | None:

@@ -32,6 +32,7 @@ from supervisor.agents.framework import (
     ToolRaised,
     call_sub_agent,
     calling_sub_agents,
+    check_deps,
     edit_line,
     framework_agent,
     may_end_run,
@@ -120,11 +121,7 @@ def openai_agent(
     """
     if not isinstance(agent, Agent):
         raise InvalidInput(f"openai_agent {name} takes an agents.Agent, not {agent!r}")
-    if deps is not None and not callable(deps):
-        raise InvalidInput(
-            f"openai_agent {name}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
-            "context that makes it: deps=lambda ctx: ..."
-        )
+    check_deps(deps, f"openai_agent {name}")
     bound = checked_limit(limit, f"openai_agent {name}")
     settings = _Settings(name, policy, tool_timeout, stream, run_config or RunConfig(), bound)
     _Bridge(settings, None, name).supervised(agent)

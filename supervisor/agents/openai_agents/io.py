@@ -23,7 +23,7 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseFun
 from pydantic import TypeAdapter
 
 from supervisor.agents.busy import telling_busy
-from supervisor.agents.framework import Answers, Names, cannot_stream
+from supervisor.agents.framework import Answers, Names, answer_usage, cannot_stream
 from supervisor.agents.model_arguments import encodable
 from supervisor.agents.openai_agents.failures import note_result
 from supervisor.core.declarations.tool_context import StepContext
@@ -197,12 +197,9 @@ class StepModel(Model):
 
 
 def _used(said: Usage, model: Any) -> Spending:
-    """Return what a response took. A server that says nothing of its tokens leaves them unknown."""
-    name, requests = model if isinstance(model, str) else "", said.requests or 1
-    if not (said.input_tokens or said.output_tokens):
-        return Spending(name, requests, None, None, None)
-    cached = getattr(said.input_tokens_details, "cached_tokens", None) or 0
-    return Spending(name, requests, said.input_tokens, cached, said.output_tokens)
+    """Return what a response took."""
+    cached = getattr(said.input_tokens_details, "cached_tokens", None)
+    return answer_usage(model, said.input_tokens, cached, said.output_tokens, said.requests or 1)
 
 
 def _dumped(response: ModelResponse) -> dict[str, Any]:
