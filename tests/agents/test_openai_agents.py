@@ -183,6 +183,21 @@ async def test_the_final_output_is_json():
         assert await (await supervisor.start(helper_of(agent), "bill")).result() == {"amount": 3}
 
 
+async def test_an_output_of_a_tool_that_ends_the_run_has_no_words_for_a_model():
+    """Those above the result of a call that a person has edited."""
+    agent = Agent(
+        "Payer",
+        tools=[refund],
+        tool_use_behavior="stop_on_first_tool",
+        model=model_of([("refund", {"amount": 5})]),
+    )
+    async with opened() as supervisor:
+        run = await supervisor.start(helper_of(agent), "pay")
+        asked = await next_of(run.watch_approvals())
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={"amount": 3}))
+        assert await run.result() == "refunded 3"
+
+
 async def test_the_context_is_made_in_each_attempt():
     @function_tool
     async def whose(context: RunContextWrapper[str]) -> str:
