@@ -23,7 +23,7 @@ Rules
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from math import inf
+from math import inf, isclose
 from typing import Any, Final, Protocol
 
 import anyio
@@ -237,9 +237,12 @@ class _Run:
     async def _count(self, conversation: Conversation, counting: "Counting") -> None:
         """Journal what a turn has used, as far as the agent says it. The cost is saved first: it counts once."""
         requests, cost = self._requests, conversation.updates.cost
-        usd = None if cost is None else max(0.0, cost - requests.saved.cost)
-        if usd and cost is not None:
-            await requests.save(cost=cost)
+        usd, before = None, requests.saved.cost
+        if cost is not None:
+            is_anew = cost < before and not isclose(cost, before, rel_tol=0.001)  # it counts another session or process
+            usd = cost if is_anew else max(0.0, cost - before)
+            if usd:
+                await requests.save(cost=cost)
         if (used := counting.turn(conversation.used, usd)) is not None:
             await self._ctx.used(used, is_operation=False)
 
