@@ -8,10 +8,11 @@ import tempfile
 from contextlib import ExitStack
 
 import collected
+import one_server  # noqa: F401 - the workers inherit the folder of this run
 import preloaded
 import pytest
+from ci_cases import left_out
 from hypothesis import HealthCheck, settings
-from one_backend import left_out
 
 from supervisor import AgentSpec, MemoryStore, SqliteStore, agent
 from supervisor.testing import fresh_process, replaced, virtual_asyncio, virtual_trio
@@ -46,7 +47,7 @@ def pytest_collection_modifyitems(config, items):
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
     if is_ci and collected.is_whole_run(config.args):
-        twins = left_out({item.nodeid for item in items})
+        twins = left_out({item.nodeid: item.get_closest_marker("slow") is not None for item in items})
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in twins])
         items[:] = [item for item in items if item.nodeid not in twins]
     items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -92,12 +93,11 @@ def virtual_backend(request):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
+def server():
     """The URL of a database on the PostgreSQL server of this run."""
     import postgres_server  # with psycopg, which other tests need not wait for
 
-    base = tmp_path_factory.getbasetemp()
-    with postgres_server.shared(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) as url:
+    with postgres_server.shared() as url:
         yield url
 
 
