@@ -24,10 +24,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import StateSnapshot
-from pydantic_core import to_jsonable_python
 
 from supervisor.agents.framework import answer_usage
-from supervisor.agents.model_arguments import journal_value
+from supervisor.agents.plain_json import as_shown
 from supervisor.core.ids import canonical_json
 from supervisor.core.usage import Usage
 
@@ -74,7 +73,7 @@ class Decisions:
             found.append(_Decided(call, decision["type"] == "approve"))
             if decision["type"] == "edit":
                 action = decision["edited_action"]
-                edited = call._replace(tool=action["name"], arguments=_plain(action["args"]))
+                edited = call._replace(tool=action["name"], arguments=_shown(action["args"]))
                 found.append(_Decided(edited, may_run=True))
             self._new = {each for each in self._new if each[1] != call.id or not _is_below(each[0], call.graph)}
         for key, found in new.items():
@@ -144,7 +143,7 @@ class Guard(BaseCallbackHandler):
         if call_id is None and "tool_call_id" in known:
             return  # code of the graph calls it, and no model
         node = _node(known)
-        tool, arguments = str((serialized or {}).get("name")), _plain(known.get("inputs") or {})
+        tool, arguments = str((serialized or {}).get("name")), _shown(known.get("inputs") or {})
         call = Asked(call_id, tool, arguments, node.rpartition("|")[0])
         if (why := self._decisions.why_not(call)) is not None:
             raise GraphFailed(why)
@@ -255,6 +254,6 @@ def _is_in(call: Asked, begun: Asked) -> bool:
     return call.tool == begun.tool and canonical_json(given) == canonical_json(call.arguments)
 
 
-def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as JSON. What LangChain injects may be anything."""
-    return dict(journal_value(to_jsonable_python(dict(arguments), fallback=repr)))
+def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as people see them. What LangChain injects may be anything."""
+    return {name: as_shown(value) for name, value in arguments.items()}
