@@ -51,25 +51,22 @@ def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
     if not attempt.has_place:
         return None
     for message in attempt.state.inbox.values():
-        now, text = attempt.host.clock.now(), to_json(message.text, "a message")
-        return e.OperationFinished(at=now, operation=operation, kind="receive", value=text, message=message.message)
+        text = to_json(message.text, "a message")
+        return attempt.finished(operation, "receive", value=text, message=message.message)
     return None
 
 
 async def say(attempt: Attempt, branch: str, text: str) -> None:
     """Send a message to the session's readers; see Context.send."""
     operation = attempt.names.of_operation(branch, "send", "", text)
-    attempt.begin_operation()
-    try:
-        if await attempt.enter(operation) is None:
-            now = attempt.host.clock.now()
-            said = e.MessageSent(at=now, text=printable_text(text), operation=operation)
-            done = e.OperationFinished(at=now, operation=operation, kind="send")
-            attempt.host.hub.texts.note_said(attempt.session)
-            await attempt.append(lambda view, state: [said, done])
-        await attempt.take(operation)
-    finally:
-        await attempt.end_operation(operation)
+
+    async def send() -> None:
+        done = attempt.finished(operation, "send")
+        said = e.MessageSent(at=done.at, text=printable_text(text), operation=operation)
+        attempt.host.hub.texts.note_said(attempt.session)
+        await attempt.append(lambda view, state: [said, done])
+
+    await attempt.do_once(operation, send)
 
 
 def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:
