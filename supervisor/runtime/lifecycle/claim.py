@@ -19,7 +19,7 @@ Rules
   cancelled: its end needs no agent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from operator import attrgetter
 from typing import Final
@@ -33,6 +33,7 @@ from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeO
 from supervisor.core.rows import JournalEntry, SessionRow
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.journal.pages import pages_of, parts_of
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -73,12 +74,12 @@ class Claims:
         rather than leave it out.
         """
         wanted, taken = list(roots), list[str]()
-        for start in range(0, len(wanted), STEP):
-            taken += await self._take(wanted[start : start + STEP], only_one=only_one)
+        for some in parts_of(wanted, STEP):
+            taken += await self._take(some, only_one=only_one)
             await checkpoint()
         return taken
 
-    async def _take(self, wanted: list[str], *, only_one: bool) -> list[str]:
+    async def _take(self, wanted: Sequence[str], *, only_one: bool) -> list[str]:
         def plan(view: View) -> tuple[list[Entry], list[str]]:
             rows = {row.id: row for row in view.store.get_sessions(wanted)}
             why = {root: _why_only_a_command(view, rows.get(root)) for root in wanted}
@@ -113,20 +114,17 @@ class Claims:
 
     async def find_open(self) -> dict[str, list[SessionRow]]:
         """Return the open sessions of the store, by root."""
-        store, after = self._attempts.journal.store, 0
         trees: dict[str, list[SessionRow]] = {}
-        while rows := store.find_sessions(is_open=True, after=after, limit=STEP):
+        for rows in pages_of(self._attempts.journal.store.find_sessions, STEP, is_open=True):
             for row in rows:
                 trees.setdefault(row.root, []).append(row)
-            after = rows[-1].position
             await checkpoint()
         return trees
 
     async def without_owner(self, roots: Iterable[str]) -> list[str]:
         """Return those of these trees that no process owns."""
-        asked, found = list(roots), list[str]()
-        for start in range(0, len(asked), STEP):
-            some = asked[start : start + STEP]
+        found = list[str]()
+        for some in parts_of(list(roots), STEP):
             owners = self._attempts.journal.store.get_owners(some)
             found += [root for root in some if root not in owners]
             await checkpoint()
@@ -221,8 +219,8 @@ class ClaimLoop:
 
     async def _tell(self, taken: list[str]) -> None:
         """Log the trees that this process runs from now on."""
-        for start in range(0, len(taken) if log.is_heard else 0, STEP):
-            for row in self._store.get_sessions(taken[start : start + STEP]):
+        for some in parts_of(taken if log.is_heard else [], STEP):
+            for row in self._store.get_sessions(some):
                 log.info("tree.claimed", session=row.id, agent=row.agent)
             await checkpoint()
 
@@ -243,8 +241,8 @@ class ClaimLoop:
         and the owners of the others."""
         begun, owners = sorted(self._begun_elsewhere), set[str]()
         roots = list(dict.fromkeys(row.root for row in self._store.get_sessions(begun) if row.outcome is None))
-        for start in range(0, len(roots), STEP):
-            owners |= {owner.id for owner in self._store.get_owners(roots[start : start + STEP]).values()}
+        for some in parts_of(roots, STEP):
+            owners |= {owner.id for owner in self._store.get_owners(some).values()}
             await checkpoint()
         unowned = await self._claims.without_owner(roots)
         self._begun_elsewhere.difference_update(begun)
@@ -255,13 +253,13 @@ class ClaimLoop:
         unowned = await self._claims.without_owner(trees)
         old = [root for root in unowned if self._is_old(trees[root])]
         asking = set[str]()
-        for start in range(0, len(old), STEP):
-            asking |= self._asking(old[start : start + STEP])
+        for some in parts_of(old, STEP):
+            asking |= self._asking(some)
             await checkpoint()
         silent = {root for root in old if root not in asking and await self._is_silent(trees[root])}
         return [root for root in unowned if root not in silent] + self._claims.find_with_jobs()
 
-    def _asking(self, roots: list[str]) -> set[str]:
+    def _asking(self, roots: Sequence[str]) -> set[str]:
         """Return those of these trees in which an approval is pending."""
         found = set[str]()
         while roots and (page := self._store.find_asked_in(roots, 0, STEP)):

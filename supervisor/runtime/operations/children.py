@@ -22,7 +22,7 @@ from supervisor.core.ids import STORE_JOURNALS, child_session_id
 from supervisor.core.values import Outcome, result_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.plans.begin import exceeded_limit, first_events_of_child
+from supervisor.runtime.plans.begin import exceeded_limit, first_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.seam.runs import ChildRun
 from supervisor.system.identity import attempt_started
@@ -110,12 +110,23 @@ async def begin_child(
         limit = exceeded_limit(state, attempt.spec) or _exceeded_here(attempt)
         yield attempt.session, entry(view, now, child, limit)
         if limit is None:
-            folder = attempt.host.environment.folder_of_agent(agent.cwd, state.facts.cwd if cwd is None else cwd)
-            first = attempt_started(begun.version, now)
-            rules = inherit(state.facts.rules, begun.rules)
-            facts = (first, folder, rules, traceparent)
-            for event in first_events_of_child(state, operation, agent, locate(agent), given, *facts):
-                yield child, event
+            facts = state.facts
+            first = first_events(
+                agent,
+                locate(agent),
+                given,
+                attempt_started(begun.version, now),
+                path=(*facts.path, agent.name),
+                root=facts.root,
+                requester=facts.requester,
+                requester_roles=facts.requester_roles,
+                cwd=attempt.host.environment.folder_of_agent(agent.cwd, facts.cwd if cwd is None else cwd),
+                parent=state.id,
+                parent_operation=operation,
+                rules=inherit(facts.rules, begun.rules),
+                traceparent=traceparent,
+            )
+            yield from ((child, event) for event in first)
 
     attempt.host.expect(child)
     try:

@@ -156,13 +156,10 @@ class Poster:
         for named in (*route.ask, *(f"{NOTICE}{target}" for target in route.notify)):
             channel, place = split_target(named.removeprefix(NOTICE))
             is_notice = named.startswith(NOTICE)
-            if place != APPROVERS:
-                yield self._add(channel, place, is_notice=is_notice)
-                continue
-            found = [] if self._people is None else self._people.find_deciders(approval, channel)
-            for identity in found:
-                yield self._add(channel, f"@{identity}", is_notice=is_notice)
-            if not found:
+            places = self._places(approval, channel, place)
+            for each in places:
+                yield self._add(channel, each, is_notice=is_notice)
+            if not places:
                 lane = Lane(self._channels[channel], Counter())  # of its own, since nothing is posted
                 unreachable = Target(self._host, self._channels[channel], self.start, lane, place)
                 await unreachable.note_unreachable(approval, _UNREACHABLE)
@@ -173,17 +170,19 @@ class Poster:
             channel, place = split_target(named)
             if channel not in self._channels:  # another process serves it
                 continue
-            places = [place]
-            if place == APPROVERS:
-                found = [] if self._people is None else self._people.find_deciders(approval, channel)
-                places = [f"@{identity}" for identity in found]
-            for each in places:
+            for each in self._places(approval, channel, place):
                 try:
                     target = self._add(channel, each, is_notice=self._channels[channel].only_notifies)
                 except InvalidInput as error:  # today's configuration has no such place
                     log.warning("target.not_reached", target=named, approval=approval.id, error=str(error))
                 else:
                     target.tell(approval)
+
+    def _places(self, approval: Approval, channel: str, place: str) -> list[str]:
+        """Return the places of a channel that are meant: each person who may decide, or the one that is named."""
+        if place != APPROVERS:
+            return [place]
+        return [f"@{identity}" for identity in (self._people.find_deciders(approval, channel) if self._people else ())]
 
     def _recall(self, approval: Approval) -> None:
         """Give the targets the cards that an earlier process left (R3)."""

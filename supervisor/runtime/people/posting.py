@@ -50,6 +50,7 @@ from supervisor.core.events.asking import (
     target_of,
 )
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost
@@ -347,8 +348,7 @@ class Posting:
     async def _look_around(self) -> None:
         """Find the approvals that were asked before this process began, and that it has to show: a daemon those that
         are not shown, any other process those whose cards on its channels no process renews."""
-        after, store = 0, self._store
-        while found := store.find_approvals(after=after, limit=PAGE):
+        for found in pages_of(self._store.find_approvals, PAGE):
             for approval in found:
                 if approval.id in self._known:
                     continue
@@ -357,9 +357,8 @@ class Posting:
                 elif not self._serves(approval.root_session):
                     self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)
-                elif not store.owns(approval.root_session):
+                elif not self._store.owns(approval.root_session):
                     self._take(approval)
-            after = found[-1].position
             await anyio.lowlevel.checkpoint()
 
     def _renew_left(self, approval: Approval) -> None:

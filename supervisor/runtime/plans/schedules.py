@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from supervisor.core import events as e
-from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
+from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.schedules import Schedule, ScheduleChange
 from supervisor.core.sessions.state import Timetable
@@ -27,14 +27,7 @@ LATE: Final = timedelta(seconds=60)
 
 def timetable(view: View) -> Timetable:
     """Return the schedules of the store. Raises StoreUnreadable."""
-    reason = view.store.unreadable.get(SCHEDULES)
-    found = view.find_session(SCHEDULES) if reason is None else None
-    if not isinstance(found, Timetable):
-        raise StoreUnreadable(
-            f"the schedules in {view.store.name} cannot be read, so none begins: "
-            f"{reason or 'a newer program wrote them, or they are damaged'}; use that program, or restore a backup"
-        )
-    return found
+    return view.own_journal(SCHEDULES, Timetable, "schedules", "none begins")
 
 
 def find_plan(view: View, name: str) -> Planned:

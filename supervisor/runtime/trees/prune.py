@@ -24,6 +24,7 @@ from supervisor.core.errors import StoreError, StoreUnreadable
 from supervisor.core.rows import SessionRow
 from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.rules import rules_pruned
 from supervisor.seam.store import Store
@@ -100,12 +101,10 @@ class Pruning:
     async def _trees(self) -> dict[str, list[SessionRow]]:
         """Return the sessions of the trees to look at, by root."""
         trees: dict[str, list[SessionRow]] = {}
-        after = 0
-        while rows := self._store.find_sessions(after=after, limit=STEP):
+        for rows in pages_of(self._store.find_sessions, STEP):
             for row in rows:
                 if self._only is None or row.root in self._only:
                     trees.setdefault(row.root, []).append(row)
-            after = rows[-1].position
             await checkpoint()
         return trees
 
