@@ -292,7 +292,8 @@ class ClaimLoop:
         try:
             for row in rows:
                 await checkpoint()
-                journal = store.journal(row.id)
+                if not (journal := store.journal(row.id)):
+                    continue  # it has ended, and was pruned, since it was listed
                 if journal[-1].event.at > since:  # `last_at` of the index is only approximate
                     return False
                 if _has_something_to_do(replay_journal(row.id, [entry.event for entry in journal])):

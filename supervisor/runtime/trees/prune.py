@@ -135,7 +135,9 @@ class Pruning:
             yield "is in use here"
         for row in rows:
             try:
-                journal = store.journal(row.id)
+                if not (journal := store.journal(row.id)):
+                    yield "is gone already"  # a search is not of one instant
+                    return
                 state = replay_journal(row.id, [entry.event for entry in journal])
             except StoreUnreadable:
                 yield "cannot be read"
