@@ -133,21 +133,22 @@ class Pruning:
             yield f"is held by {owner}"
         if any(row.id in self._runner.journal.pinned for row in rows):
             yield "is in use here"
-        for row in rows:
-            try:
-                if not (journal := store.journal(row.id)):
-                    yield "is gone already"  # a search is not of one instant
-                    return
-                state = replay_journal(row.id, [entry.event for entry in journal])
-            except StoreUnreadable:
-                yield "cannot be read"
-                return
-            if journal[-1].event.at >= self._before:
-                yield "is younger"
-            if state.inbox:
-                yield "has a message that no run has received"
-            if any(job.ended is None for job in state.jobs.values()):
-                yield "has a background job whose end is not journaled; resume it"
+        yield from filter(None, (self._reason_in(store, row.id) for row in rows))
+
+    def _reason_in(self, store: Store, session: str) -> str | None:
+        """Return the reason to keep a tree that the journal of one of its sessions gives."""
+        try:
+            if not (journal := store.journal(session)):
+                return "is gone already"  # a search is not of one instant
+            state = replay_journal(session, [entry.event for entry in journal])
+        except StoreUnreadable:
+            return "cannot be read"
+        if journal[-1].event.at >= self._before:
+            return "is younger"
+        if state.inbox:
+            return "has a message that no run has received"
+        is_at_work = any(job.ended is None for job in state.jobs.values())
+        return "has a background job whose end is not journaled; resume it" if is_at_work else None
 
 
 def _sorted(judged: Iterable[PrunableTree | KeptTree]) -> PruneResult:
