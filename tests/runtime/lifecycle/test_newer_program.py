@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from scenes import Wall
 from watching import next_of
 
 from supervisor import Approve, Context, SqliteStore, SupervisorError, agent, open_supervisor, tool
@@ -48,3 +49,42 @@ async def test_an_entry_of_a_newer_program_stops_its_session_and_no_other(tmp_pa
                 await one.outcome()
             await supervisor.decide(asked[1].id, Approve(by="ana"))
             assert await two.result() == "b"
+
+
+class Board(Wall):
+    keeps_cards = True
+
+    def __init__(self, *, is_away: bool = False) -> None:
+        self.is_away = is_away
+        self.served = []
+
+    async def post(self, approval, card):
+        self.served.append(approval.session)
+        return "card"
+
+    async def retire(self, approval, card):
+        if self.is_away:
+            raise ConnectionError("no network")
+        self.served.append(approval.session)
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+async def test_cards_of_a_session_that_cannot_be_read_stay_and_all_others_are_served(tmp_path, is_decided):
+    """R3: which cards there are is in its journal. A daemon posts, and retires, those of every other session."""
+    path, before, board = tmp_path / "state.db", Board(is_away=True), Board()
+    async with open_supervisor(SqliteStore(path), channels=[before]) as supervisor:
+        runs = [await supervisor.start(asks, "a", session=session) for session in ("one", "two")]
+        asked = [await next_of(run.watch_approvals()) for run in runs]
+        while not all(each.shown for each in await supervisor.find_approvals()):
+            await anyio.sleep(0.01)
+        if is_decided:
+            await supervisor.decide(asked[0].id, Approve(by="ana"))
+            await runs[0].outcome()
+    write_as_a_newer_program(path, "one")
+    async with open_supervisor(SqliteStore(path), channels=[board], adopt=True) as supervisor:
+        with anyio.fail_after(60):
+            await supervisor.decide(asked[1].id, Approve(by="ana"))
+            assert await (await supervisor.get_run("two")).result() == "a"
+            while "two" not in board.served:
+                await anyio.sleep(0.01)
+    assert "one" not in board.served
