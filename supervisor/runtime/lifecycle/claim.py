@@ -150,8 +150,8 @@ def refuse_of_command(view: View, root: str) -> None:
 def _why_only_a_command(view: View, row: SessionRow | None) -> str | None:
     if row is None or row.agent not in COMMAND_AGENTS:
         return None  # decided without reading its journal: a daemon claims many trees at its start
-    state = view.session(row.id)
-    if state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
+    state = view.find_readable(row.id)  # what a newer program has written is told when the tree is run
+    if state is not None and state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
         return f"session {row.id} cannot be run here: {why}"
     return None
 

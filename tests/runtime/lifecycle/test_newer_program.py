@@ -51,6 +51,46 @@ async def test_an_entry_of_a_newer_program_stops_its_session_and_no_other(tmp_pa
             assert await two.result() == "b"
 
 
+@agent(name="mcp-proxy")
+async def proxied(ctx: Context) -> None:
+    """It has the name of an agent that only a command can run, so a daemon reads its journal before it claims it."""
+    await ctx.receive()
+
+
+@agent
+async def parent(ctx: Context) -> list[str]:
+    children = [await ctx.spawn(asks, "a") for _ in range(2)]
+    return [await child.result() for child in children]
+
+
+async def test_a_daemon_claims_the_trees_next_to_one_that_cannot_be_read(tmp_path):
+    """R2: all trees of a search are claimed in one append."""
+    path = tmp_path / "state.db"
+    async with open_supervisor(SqliteStore(path)) as supervisor:
+        await supervisor.start(proxied, session="one")
+        await supervisor.start(asks, "b", session="two")
+    write_as_a_newer_program(path, "one")
+    async with open_supervisor(SqliteStore(path), adopt=True) as supervisor:
+        with anyio.fail_after(20):
+            while not supervisor.store.owns("two"):
+                await anyio.sleep(0.01)
+
+
+async def test_a_decision_for_the_session_counts_next_to_one_that_cannot_be_read(tmp_path):
+    """A13: its rule decides what waits in the tree, as far as that can be read."""
+    path = tmp_path / "state.db"
+    async with open_supervisor(SqliteStore(path)) as supervisor:
+        await supervisor.start(parent, session="s")
+        with anyio.fail_after(60):
+            while len(asked := await supervisor.find_approvals()) < 2:
+                await anyio.sleep(0.01)
+            write_as_a_newer_program(path, asked[0].session)
+            while asked[0].session in supervisor._runner.journal.pinned:
+                await anyio.sleep(0.01)
+        allowed = await supervisor.decide(asked[1].id, Approve(by="ana", scope="session"))
+        assert (allowed.kind, allowed.released) == ("accepted", ())
+
+
 class Board(Wall):
     keeps_cards = True
 
