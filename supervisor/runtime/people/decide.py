@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
@@ -81,7 +81,8 @@ async def decide_in_tree(
     runner: "Runner", decisions: Sequence[tuple[str, Decision]], how: Deciding
 ) -> list[DecisionResult]:
     """Decide several approvals of one tree in one append. Each is planned after the changes of those before it, so that
-    a rule that one makes decides the others, too. One that does not fit is refused, and stops no other."""
+    a rule that one makes decides the others, too. One that does not fit, or whose session cannot be read, is refused,
+    and stops no other."""
     found: list[_Ready | DecisionResult] = []
     for approval, decision in decisions:
         try:
@@ -99,7 +100,7 @@ async def decide_in_tree(
                 continue
             try:
                 entries, result = _entries(runner, view, each, how)
-            except InvalidInput as error:
+            except (InvalidInput, StoreUnreadable) as error:
                 entries, result = [], _refused(runner, each.approval, error, how)
             for entry in entries:
                 view.take(*entry)

@@ -91,6 +91,19 @@ async def test_a_decision_for_the_session_counts_next_to_one_that_cannot_be_read
         assert (allowed.kind, allowed.released) == ("accepted", ())
 
 
+async def test_several_acts_of_a_person_count_next_to_a_session_that_cannot_be_read(tmp_path):
+    """A16, A10: a batch says which decision was not made; the person is on the other approvals."""
+    path = tmp_path / "state.db"
+    async with open_supervisor(SqliteStore(path)) as supervisor:
+        runs = [await supervisor.start(asks, "a", session=session) for session in ("one", "two")]
+        asked = [(await next_of(run.watch_approvals())).id for run in runs]
+    write_as_a_newer_program(path, "one")
+    async with open_supervisor(SqliteStore(path)) as supervisor:
+        assert await supervisor.acknowledge(asked, by="ana") == (asked[1],)
+        decided = await supervisor.decide_all([(each, Approve(by="ana")) for each in asked])
+    assert [each.kind for each in decided] == ["refused", "accepted"]
+
+
 class Board(Wall):
     keeps_cards = True
 
