@@ -87,17 +87,26 @@ def instant_handled(view: View, schedule: Schedule, instant: datetime, now: date
         return None
     if not is_waiting and schedule.if_missed == "skip" and now - instant > LATE:
         return _skipped(schedule, instant, now, "no process was there to begin it")
-    before = None if known.session is None else view.find_session(known.session)
-    if before is None or not before.is_open or schedule.if_running == "beside":
+    before = known.session
+    if before is None or not _is_open(view, before) or schedule.if_running == "beside":
         return e.ScheduleHandled(
             at=now, schedule=schedule.name, instant=instant, became="begun", session=schedule.session_at(instant)
         )
     if is_waiting:
         return None
     if schedule.if_running == "after" and known.waiting is None:
-        reason = f"session {before.id} is open"
+        reason = f"session {before} is open"
         return e.ScheduleHandled(at=now, schedule=schedule.name, instant=instant, became="waits", reason=reason)
-    return _skipped(schedule, instant, now, f"session {before.id} was open")
+    return _skipped(schedule, instant, now, f"session {before} was open")
+
+
+def _is_open(view: View, session: str) -> bool:
+    """Whether a session has an open run: by the index, if a newer program has written in its journal. Else that session
+    would keep the instants of every schedule from beginning."""
+    if (state := view.find_readable(session)) is not None:
+        return state.is_open
+    row = view.store.get_session(session)
+    return row is not None and row.outcome is None
 
 
 def instant_failed(view: View, schedule: Schedule, instant: datetime, now: datetime, why: str) -> list[Entry]:
