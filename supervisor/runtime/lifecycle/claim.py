@@ -80,7 +80,9 @@ class Claims:
         return taken
 
     async def _take(self, wanted: Sequence[str], *, only_one: bool) -> list[str]:
-        def plan(view: View) -> tuple[list[Entry], list[str]]:
+        taken = list[str]()
+
+        def plan(view: View) -> list[Entry]:
             rows = {row.id: row for row in view.store.get_sessions(wanted)}
             why = {root: _why_only_a_command(view, rows.get(root)) for root in wanted}
             here = [root for root in wanted if why[root] is None]
@@ -91,24 +93,31 @@ class Claims:
                         raise UnknownAgent(reason)
                     if (owner := others.get(root)) is not None:
                         raise TreeOwned(root, str(owner))
-            return [], [root for root in here if root not in others]
+            taken[:] = [root for root in here if root not in others]
+            return []
 
-        taken = await self._attempts.journal.append_with_answer(plan)
-        while True:  # they are ours, whether the store answers now
+        try:
+            await self._attempts.journal.append(plan)
+        finally:  # a native cancellation may come with the commit
+            await self._run([root for root in taken if self._attempts.journal.store.owns(root)])
+        return taken
+
+    async def _run(self, taken: list[str]) -> None:
+        """Run the trees that were taken: they are ours, whether the store answers now."""
+        while True:
             try:
-                await self._launcher.recover(*taken)
+                self._launcher.recover(*taken)
             except StoreAway:
                 await anyio.sleep(SHARE_SECONDS)
             except StoreUnreadable:
-                await self._recover_each(taken)
-                return taken
+                return self._run_each(taken)
             else:
-                return taken
+                return None
 
-    async def _recover_each(self, taken: list[str]) -> None:
+    def _run_each(self, taken: list[str]) -> None:
         for root in taken:
             try:
-                await self._launcher.recover(root)
+                self._launcher.recover(root)
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
 

@@ -79,8 +79,9 @@ class Launcher:
         """The session that was the last to begin an attempt at its last chance, and when the next one may begin even if
         that attempt is still barren, on the loop's clock."""
 
-    async def recover(self, *roots: str) -> None:
-        """Launch each open session that can go on, in trees that this process owns. A timer wakes the others."""
+    def recover(self, *roots: str) -> None:
+        """Launch each open session that can go on, in trees that this process owns. A timer wakes the others. Nothing
+        is awaited here, so no cancellation comes between a claim and this."""
         asked, waiting = self._pending_in(roots), dict[str, None]()
         rows = self._journal.store.find_open_in(roots)
         for root in roots:

@@ -296,16 +296,15 @@ class Call(ABC):
 
     def _note(self, state: SessionState) -> str:
         """Return who has denied the same call lately."""
-        order, same = state.order, (self.content.tool, self.content.digest)
-        latest = (state.operations[order[place]] for place in range(max(0, len(order) - LATELY), len(order)))
-        who = [
-            record.approval.by or ""
-            for record in latest
-            if record.approval is not None
-            and record.approval.status == "denied"
-            and isinstance(record.request, e.ToolCallRequested)
-            and (record.request.tool, record.request.digest) == same
-        ]
+        order, operations, who = state.order, state.operations, list[str]()
+        same = self.content.tool, self.content.digest
+        for place in range(max(0, len(order) - LATELY), len(order)):
+            record = operations[order[place]]
+            if record.approval is None or record.approval.status != "denied":  # almost all: each call looks at so many
+                continue
+            request = record.request
+            if isinstance(request, e.ToolCallRequested) and (request.tool, request.digest) == same:
+                who.append(record.approval.by or "")
         times = f", {len(who)} times" if len(who) > 1 else ""
         return f"{', '.join(dict.fromkeys(who))} denied the same call just before{times}" if who else ""
 
