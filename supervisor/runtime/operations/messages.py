@@ -43,7 +43,8 @@ async def receive(attempt: Attempt, branch: str) -> str:
         record = await attempt.take(operation)
     finally:
         await attempt.end_operation(operation)
-    return _text_of(record.result)
+    assert isinstance(record.result, e.OperationFinished)
+    return msgspec.json.decode(record.result.value, type=str)
 
 
 def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
@@ -102,7 +103,7 @@ class Transcript:
             case e.MessageReceived():
                 self._inbox[event.message] = event
             case e.RunStarted(message=None, again=None):
-                if (text := _text_in(event.input)) is not None:
+                if isinstance(text := msgspec.json.decode(event.input), str):  # then it is a message to the session
                     said.append(Message(kind="received", text=text, at=event.at, by=self._requester))
             case e.RunStarted(message=str() as taken) | e.OperationFinished(message=str() as taken):
                 message = self._inbox.pop(taken)
@@ -137,12 +138,6 @@ def saved_before(store: Store, session: str, runs: int) -> tuple[Any, ...]:
         elif isinstance(row.event, e.StateSaved):
             states[runs] = row.event.state
     return tuple(msgspec.json.decode(state) for state in states.values())
-
-
-def _text_in(raw: msgspec.Raw) -> str | None:
-    """Return the input of a run if it is text: then it is a message to the session."""
-    value = msgspec.json.decode(raw)
-    return value if isinstance(value, str) else None
 
 
 def _imported(event: e.MessageImported) -> Message:
@@ -185,8 +180,3 @@ def _as_it_runs(question: str, call: e.ToolCallRequested | None, edited: msgspec
     if call is None or edited is None or msgspec.json.decode(edited) == msgspec.json.decode(call.arguments):
         return question
     return f"{_call_text(call.tool, edited)} (edited; asked for {bytes(call.arguments).decode()})"
-
-
-def _text_of(result: object) -> str:
-    assert isinstance(result, e.OperationFinished)
-    return msgspec.json.decode(result.value, type=str)

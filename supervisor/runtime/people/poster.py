@@ -155,7 +155,8 @@ class Poster:
         for target in (*known, *routed):
             is_shown |= await target.is_shown(approval.id)
         for target in self._others(route):
-            if is_shown or self._is_decided(approval):
+            now = self._host.read(approval)
+            if is_shown or now is None or now.status != "pending":
                 return
             if target not in known and target not in routed:
                 target.begin(approval, URGENT)
@@ -234,7 +235,3 @@ class Poster:
                 people=self._people,
             )
         return self._targets[key]
-
-    def _is_decided(self, approval: Approval) -> bool:
-        now = self._host.read(approval)
-        return now is None or now.status != "pending"

@@ -16,7 +16,7 @@ from bisect import bisect_right, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import msgspec
@@ -337,7 +337,7 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="approval", approval=approval, since=None if approval is None else approval.created_at)
         elif isinstance(request, e.ToolCallRequested):
             since = request.at if record.started is None else record.started.at
-            arguments = _arguments(record)
+            arguments = hide(mask_arguments(msgspec.json.decode(record.arguments), request.secret))
             yield Doing(kind="call", name=request.tool, arguments=arguments, command=request.command, since=since)
         elif isinstance(request, e.OperationStarted) and kind_of(request.kind).lane == "timer":
             yield Doing(kind="timer", since=request.at, until=request.due_at)
@@ -368,9 +368,3 @@ def _known(row: SessionRow) -> _Known:
     if outcome is not None:
         known.outcome, known.cause = outcome.kind, hide(outcome.cause)
     return known
-
-
-def _arguments(record: Operation) -> Any:
-    """Return the arguments of a call with its secrets and credentials masked."""
-    assert isinstance(record.request, e.ToolCallRequested)
-    return hide(mask_arguments(msgspec.json.decode(record.arguments), record.request.secret))
