@@ -326,7 +326,7 @@ class SqliteStore(IndexReads):
         return file_identity.size_of(Path(f"{self.name}-wal"))
 
     def one_instant(self) -> AbstractContextManager[None]:
-        return _Instant(self)
+        return _Instant(self._begin_reading, self._end_reading)
 
     def journal(
         self, session: str, after: int = 0, limit: int | None = None, only: Collection[str] | None = None
@@ -479,10 +479,10 @@ class SqliteStore(IndexReads):
             return self._fault(error)
         return explain_misuse(error, self.path, writing=writing) if self._connections else closed(self.path)
 
-    def begin_reading(self) -> None:
+    def _begin_reading(self) -> None:
         self._control_reader("BEGIN")
 
-    def end_reading(self) -> None:
+    def _end_reading(self) -> None:
         if self._reader.in_transaction:
             self._control_reader("COMMIT")
 
@@ -551,13 +551,14 @@ class _Disowned:
 class _Instant:
     """The context of `one_instant`. One made of a generator would take three times as long."""
 
-    __slots__ = ("_store",)
+    __slots__ = ("_begin", "_end")
 
-    def __init__(self, store: SqliteStore) -> None:
-        self._store = store
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self._begin = begin
+        self._end = end
 
     def __enter__(self) -> None:
-        self._store.begin_reading()
+        self._begin()
 
     def __exit__(self, *error: object) -> None:
-        self._store.end_reading()
+        self._end()
