@@ -373,6 +373,29 @@ async def test_schedules_that_a_newer_program_wrote_begin_nothing_and_stop_nothi
         assert len(await supervisor.find_sessions()) == 1
 
 
+async def test_a_session_that_cannot_be_read_stops_no_other_schedule(wall, tmp_path):
+    """Whether it is open is not known: its schedule begins nothing, and says why."""
+    path = tmp_path / "state.db"
+    at(wall, 0.5)
+    async with opened(path, agents=[report]) as supervisor:
+        for name in ("first", "second"):
+            await supervisor.add_schedule(hourly(name=name))
+        at(wall, 1.2)
+        await look()
+        (first,) = [each.id for each in await supervisor.find_sessions() if each.id.startswith("first")]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (number,) = connection.execute("SELECT session FROM event WHERE id = ?", (first,)).fetchone()
+        body = b'{"event":"RunTeleported","at":"2026-01-02T00:00:00Z"}'
+        connection.execute("INSERT INTO event (position, session, body) VALUES (99, ?, ?)", (number, body))
+    at(wall, 2.2)
+    async with opened(path, agents=[report]) as supervisor:
+        await look()
+        first, second = await supervisor.find_schedules()
+    assert (second.last.hour, second.became) == (2, "begun")
+    assert (first.last.hour, first.became) == (2, "skipped")
+    assert "cannot be read" in first.reason
+
+
 async def test_a_schedule_is_refused_on_temporal(tmp_path):
     """With a sentence that says what to do instead."""
     named = read_temporal_url("temporal://localhost:7233/default")
