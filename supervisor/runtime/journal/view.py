@@ -55,6 +55,16 @@ class View:
                 self._absent.add(session)
         return state
 
+    def find_readable(self, session: str) -> SessionState | None:
+        """As `find_session`, in a plan about many trees: None, too, for a journal that cannot be read. Its tree cannot
+        run, and stops no other."""
+        if session in self.store.unreadable:
+            return None
+        try:
+            return self.find_session(session)
+        except StoreUnreadable:
+            return None
+
     def session(self, session: str) -> SessionState:
         """Return a session's state; do not change it. Raises NotFound."""
         if (state := self.find_session(session)) is None:

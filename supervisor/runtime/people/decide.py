@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import (
@@ -96,12 +96,14 @@ async def decide_in_tree(
         for place, each in enumerate(found):
             if isinstance(each, DecisionResult):
                 continue
+            length = len(view.rows)
             try:
                 entries, result = _entries(runner, view, each, how)
-            except InvalidInput as error:
-                entries, result = [], _refused(runner, each.approval, error, how)
-            for entry in entries:
-                view.take(*entry)
+                for entry in entries:
+                    view.take(*entry)
+            except (InvalidInput, StoreUnreadable) as error:
+                view.cut(length)
+                result = _refused(runner, each.approval, error, how)
             if result is not None:
                 results[place] = result
         return []
