@@ -553,7 +553,8 @@ async def test_a_call_without_a_budget_costs_what_it_did():
                 sys.setprofile(before)
             costs.append(counted.total())
     first, then = costs[1] - costs[0], costs[2] - costs[1]
-    assert then <= first <= 5 * 12, counted
+    assert then <= first <= then + 5, counted  # what bounds the run is looked for once
+    assert then <= 5 * 5, counted
 
 
 @tool(policy="allow")
