@@ -115,8 +115,10 @@ def _live(case: dict[str, Any], number: int, folder: str) -> None:
     if life["end"] == "sabotage":
         SABOTAGE[life["what"]]()
         return
-    with suppress(Left, asyncio.CancelledError, trio.Cancelled):
+    try:
         anyio.run(_main, case, life, folder, backend=case["backend"])
+    except* (Left, asyncio.CancelledError, trio.Cancelled):
+        pass
 
 
 def set_clocks(life: dict[str, Any], since: float = 0.0) -> None:
@@ -146,6 +148,7 @@ async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None
             except* SupervisorError:
                 if not life.get("full"):
                     raise
+            if life.get("full"):
                 await anyio.sleep(LONGEST)
 
 
