@@ -265,16 +265,19 @@ class Budgets:
         if not in_operation:
             attempt.begin_operation()
         try:
-            while not asked.is_granted:
+            while not (asked.is_granted or _is_ending(attempt)):
                 key = asked.key
-                await attempt.wait(name, key, partial(_has_changed, asked, key))
+                await attempt.wait(name, key, partial(_has_changed, attempt, asked, key))
         except BaseException:
             self.release(attempt, asked)
             raise
         finally:
             if not in_operation:
                 await attempt.end_operation()
-        return asked
+        if asked.is_granted:
+            return asked
+        self.release(attempt, asked)
+        return None
 
     def _must_wait(self, queue: Collection[_Waiting], asked: _Waiting) -> bool:
         full = {
@@ -626,8 +629,12 @@ def _lacking(holder: Holder, wants: Used, full: Collection[tuple[Holder, str]]) 
             yield kind
 
 
-def _has_changed(asked: Reservation, key: str) -> bool:
-    return asked.is_granted or asked.key != key
+def _has_changed(attempt: Attempt, asked: Reservation, key: str) -> bool:
+    return asked.is_granted or asked.key != key or _is_ending(attempt)
+
+
+def _is_ending(attempt: Attempt) -> bool:
+    return attempt.stop_reason is not None and not attempt.stop_reason.is_pause
 
 
 def _told(holder: Holder) -> Iterator[str]:
