@@ -260,10 +260,20 @@ class Budgets:
         self._look(root)
         if asked.is_granted:
             return asked
-        self._number += 1
-        name = f"budget:{self._number}"
         if not in_operation:
             attempt.begin_operation()
+        try:
+            await self._until_granted(attempt, asked)
+        finally:
+            if not in_operation:
+                await attempt.end_operation()
+        return asked if asked.is_granted else None
+
+    async def _until_granted(self, attempt: Attempt, asked: _Waiting) -> None:
+        """Wait until a reservation is granted. It is taken back if the wait ends otherwise: with that of its task, or
+        since the run was told to end."""
+        self._number += 1
+        name = f"budget:{self._number}"
         try:
             while not (asked.is_granted or _is_ending(attempt)):
                 key = asked.key
@@ -271,13 +281,8 @@ class Budgets:
         except BaseException:
             self.release(attempt, asked)
             raise
-        finally:
-            if not in_operation:
-                await attempt.end_operation()
-        if asked.is_granted:
-            return asked
-        self.release(attempt, asked)
-        return None
+        if not asked.is_granted:
+            self.release(attempt, asked)
 
     def _must_wait(self, queue: Collection[_Waiting], asked: _Waiting) -> bool:
         full = {
