@@ -14,6 +14,7 @@ from supervisor import (
     MemoryStore,
     NotFound,
     Schedule,
+    SqliteStore,
     StoreUnreadable,
     UnknownAgent,
     agent,
@@ -241,6 +242,16 @@ async def test_a_schedule_is_added_once_and_another_one_of_its_name_is_refused()
             await supervisor.add_schedule(hourly(name="other", spec="nothing"))
         with pytest.raises(NotFound):
             await supervisor.change_schedule("other", "paused")
+
+
+async def test_a_change_by_another_word_is_refused(tmp_path):
+    """No process could read the journal of schedules any more, and no schedule would begin."""
+    async with opened(SqliteStore(tmp_path / "state.db"), agents=[report]) as supervisor:
+        await supervisor.add_schedule(hourly())
+        with pytest.raises(InvalidInput, match="can be paused, running or removed, not 'pause'"):
+            await supervisor.change_schedule("hourly", "pause")
+    async with opened(SqliteStore(tmp_path / "state.db")) as supervisor:
+        assert [each.is_paused for each in await supervisor.find_schedules()] == [False]
 
 
 async def test_a_process_without_the_agent_begins_nothing(wall):
