@@ -7,7 +7,6 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
