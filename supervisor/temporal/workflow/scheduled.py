@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.workflow import ChildWorkflowHandle
 
 from supervisor.runtime.plans.schedules import NO_PROCESS
 from supervisor.temporal.searched import attributes_of
@@ -61,6 +62,7 @@ class ScheduledWorkflow:
 
     async def _begin(self, given: Scheduled, due: datetime) -> None:
         start = replace(given.start, given=given.schedule.input, session=given.schedule.session_at(due))
+        tree: ChildWorkflowHandle[Any, Any] | None
         try:
             tree = await workflow.start_child_workflow(
                 TREE,
@@ -72,9 +74,11 @@ class ScheduledWorkflow:
                 memo=memo_of(start, mark_of_start(start)),
                 search_attributes=attributes_of(start),
             )
-        except WorkflowAlreadyStartedError:
-            return  # the wake of this instant, or of a later one, has begun it
+        except WorkflowAlreadyStartedError:  # the wake of this instant, or of one before, has begun it
+            tree = None
         _note(Handled(instant=due, became="begun", session=start.session))
+        if tree is None:
+            return
         try:
             await tree
         except ChildWorkflowError as error:
