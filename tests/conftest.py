@@ -11,8 +11,8 @@ import collected
 import one_server  # noqa: F401 - the workers inherit the folder of this run
 import preloaded
 import pytest
+from ci_cases import left_out
 from hypothesis import HealthCheck, settings
-from one_backend import left_out
 
 from supervisor import AgentSpec, MemoryStore, SqliteStore, agent
 from supervisor.testing import fresh_process, replaced, virtual_asyncio, virtual_trio
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config, items):
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
     if is_ci and collected.is_whole_run(config.args):
-        twins = left_out({item.nodeid for item in items})
+        twins = left_out({item.nodeid: item.get_closest_marker("slow") is not None for item in items})
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in twins])
         items[:] = [item for item in items if item.nodeid not in twins]
     items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
