@@ -94,7 +94,8 @@ def was_missed(due: datetime, began: datetime, now: datetime) -> bool:
 
 
 def _neighbour(leap: bool, month: int, day: int) -> Date:
-    """Return a date that may be given as the day before the first one of a month, or after the last one."""
+    """Return a date that may be given as the day before the first one of a month, or after the last one. New Year keeps
+    the kind of the year: what cron names in December and January is the same in both kinds."""
     if day < 1:
         month = month - 1 or 12
         return leap, month, _LENGTHS[leap, month]

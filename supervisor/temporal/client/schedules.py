@@ -66,6 +66,11 @@ async def add_schedule(trees: Trees, schedule: Schedule, who: str) -> ScheduleVi
     """Add a schedule for a person; see Supervisor.add_schedule. Where no worker answers, its agent and input are looked
     at when it begins."""
     (schedule,) = checked_schedules([schedule]).values()
+    if (size := len(to_json(to_wire(schedule), "a schedule"))) > LARGEST_BYTES:
+        raise InvalidInput(
+            f"schedule {schedule.name} has {size} bytes as JSON, and {LARGEST_BYTES} at most are kept: put its input "
+            "into a file or an object store, and pass its name"
+        )
     command, now = start_of(schedule, None), datetime.now(UTC)
     given = None if command.input is None else bytes(command.input).decode()
     await _check_agent(trees, Wanted(name=schedule.agent, given=given))
@@ -104,22 +109,16 @@ async def _check_agent(trees: Trees, wanted: Wanted) -> None:
 
 
 async def _create(trees: Trees, scheduled: Scheduled) -> None:
-    schedule, document = scheduled.schedule, to_wire(scheduled)
-    if (size := len(to_json(document, "a schedule"))) > LARGEST_BYTES:
-        raise InvalidInput(
-            f"schedule {schedule.name} has {size} bytes as JSON, and {LARGEST_BYTES} at most are kept: put its input "
-            "into a file or an object store, and pass its name"
-        )
-    is_missed_at = LATE if schedule.if_missed == "skip" else timedelta(days=365)
-    named = schedule_id(schedule.name)
+    schedule, named = scheduled.schedule, schedule_id(scheduled.schedule.name)
+    kept_for = LATE if schedule.if_missed == "skip" else timedelta(days=365)
     with server_errors(trees.named, maybe_done=True):
         try:
             await trees.client.create_schedule(
                 named,
                 TemporalSchedule(
-                    action=ScheduleActionStartWorkflow(SCHEDULE, document, id=named, task_queue=QUEUE),
+                    action=ScheduleActionStartWorkflow(SCHEDULE, to_wire(scheduled), id=named, task_queue=QUEUE),
                     spec=wakes_of(schedule, scheduled.offsets),
-                    policy=SchedulePolicy(overlap=_POLICIES[schedule.if_running], catchup_window=is_missed_at),
+                    policy=SchedulePolicy(overlap=_POLICIES[schedule.if_running], catchup_window=kept_for),
                 ),
                 search_attributes=attributes_of_schedule(scheduled.start),
                 rpc_timeout=SOON,
