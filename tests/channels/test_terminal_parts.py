@@ -10,8 +10,9 @@ from test_cards import NOW, make_approval
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder
 from supervisor.channels.terminal.line import Line
-from supervisor.channels.terminal.screen import draw_region
+from supervisor.channels.terminal.screen import draw_card, draw_region
 from supervisor.channels.terminal.talk import Talk
+from supervisor.channels.wording.cards import make_card
 from supervisor.core.values import Approve, Deny, Option
 
 
@@ -59,6 +60,22 @@ def test_the_keys_are_on_every_screen_and_the_card_comes_before_the_list(size, k
     assert ("Esc" if key in ("d", "t") else "stop for now") in text
     assert ("view whole" in text) <= ("more lines: " in text)
     assert not ("more lines: " in text and any(line.startswith("   ") for line in lines))
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("name", ["n" * 90, " " * 82, "\u5b57" * 60, "x"])
+def test_no_name_and_no_other_choice_hides_what_is_decided(width, name):
+    """A2: an argument may have any name, and a long word is folded, not cut: each end is what tells two apart."""
+    for asked, ends in (
+        (make_approval(arguments={name: "\u03a9\u03a8", "other": 1}), "\u03a9\u03a8"),
+        (
+            make_approval(kind="question", question=name, choices=(f"{'x' * 90}\u03a9", f"{'x' * 90}\u03a8")),
+            "\u03a9\u03a8",
+        ),
+    ):
+        console = Console(width=width, file=(written := io.StringIO()))
+        console.print(draw_card(make_card(asked, NOW)))
+        assert all(end in written.getvalue() for end in ends)
 
 
 def test_a_denial_takes_a_reason_or_none():

@@ -69,8 +69,8 @@ Mentioned = Sequence[tuple[str, str]]
 
 _REFERENCE: Final = re.compile(rf"(?:({'|'.join(FORMS)}|{re.escape(FILL)}[0-9a-f]{{6}}) )?({APPROVAL_ID})")
 _BYLINE: Final = re.compile(r".+ #([0-9]{1,18})")
-_TRAPS: Final = re.compile(r"(?<![\w`])[@#$](?=\w)[\w@]+|(?<![\w/<>])/[A-Za-z0-9_]{1,64}(?:@\w+)?(?![\w/<>])")
-"""What Telegram would make a mention, a tag, or a command that a tap sends."""
+_TRAPS: Final = re.compile(r"(?<!\w)[@#$]\w[\w@#$]*|(?<![\w/<>])/\w++(?:[@#$]\w++)*+(?![\w/<>])")
+"""What Telegram would make a mention, a tag, or a command that a tap sends. Of doubtful letters all count."""
 _NO_PREVIEW: Final = {"is_disabled": True}
 
 

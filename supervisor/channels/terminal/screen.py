@@ -25,7 +25,7 @@ from rich.text import Text
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.tree import draw_tree
-from supervisor.channels.wording.cards import GUTTER, Card, make_card, path_text, summary
+from supervisor.channels.wording.cards import Card, make_card, path_text, summary, with_gutter
 from supervisor.channels.wording.form_words import has_form
 from supervisor.channels.wording.granting import HOW_LONG, reach
 from supervisor.core.approvals.facts import ago
@@ -38,6 +38,9 @@ _ROWS_OF_LIST: Final = 5
 """Rows for other pending approvals; one more row counts the rest."""
 _ROWS_OF_LINE: Final = 4
 """Rows for the line that a person types."""
+_LEAST_CELLS: Final = 12
+"""Of the column of labels, which has at most twice as many. A longer label is folded: an argument may have any name,
+and none hides a value."""
 _STOP: Final = ("Ctrl-C", "stop for now")
 _NEXT: Final = "Enter next   Up back   Esc later"
 _LABELS: Final = {
@@ -121,7 +124,7 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
     found.add_column(style=f"bold {CALM}")
     found.add_column(overflow="fold")
     for number, grant in enumerate(desk.wider, 1):
-        found.add_row(str(number), Text(_gutter(grant.pattern), style="bold"))
+        found.add_row(str(number), Text(with_gutter(grant.pattern), style="bold"))
         ends = "" if grant.allowance is None else f"{grant.words}: "
         found.add_row("", Text(f"{ends}{grant.covers}", style="dim"))
     head = Text(f"{path_text(approval.path)} asks to call {visible(approval.tool)}: what may run without asking?")
@@ -138,19 +141,20 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
 
 def draw_card(card: Card, title: str = "") -> RenderableType:
     """Return a card with its facts and the effect of each choice."""
-    width = max((cell_len(fact.label) for fact in card.facts if not fact.is_default), default=0)
+    labels = (cell_len(fact.label) for fact in card.facts if not fact.is_default)
+    width = min(_LEAST_CELLS, max(labels, default=0))
     tables: list[Table] = []  # the labels of default values are long, and would take room from the others
     for has_default, facts in groupby(card.facts, lambda fact: fact.is_default):
         tables.append(table := Table.grid(padding=(0, 1)))
-        table.add_column(style="dim", no_wrap=True, min_width=width)
-        table.add_column(overflow="fold")
+        table.add_column(style="dim", overflow="fold", min_width=width, max_width=2 * _LEAST_CELLS)
+        table.add_column(overflow="fold", min_width=_LEAST_CELLS // 2)
         for fact in facts:
             is_first = fact.kind in ("command", "question") or (fact.kind == "ours" and fact.name == "edited")
             style = "bold" if is_first else "dim" if has_default else ""
-            table.add_row(Text(fact.label), Text(_gutter(fact.text), style=style))
+            table.add_row(Text(fact.label), Text(with_gutter(fact.text), style=style))
     choices = Table.grid(padding=(0, 1))
     choices.add_column(style=f"bold {CALM}")
-    choices.add_column(style="bold")
+    choices.add_column(style="bold", overflow="fold")
     choices.add_column(style="dim", overflow="fold")
     for choice in card.choices:
         choices.add_row(choice.key, choice.word, choice.effect)
@@ -162,10 +166,6 @@ def draw_card(card: Card, title: str = "") -> RenderableType:
         box=ROUNDED,
         border_style=CALM,
     )
-
-
-def _gutter(text: str) -> str:
-    return text if "\n" not in text else "\n".join(GUTTER + line for line in text.split("\n"))
 
 
 def _title(desk: Desk) -> str:
