@@ -74,8 +74,20 @@ def test_no_name_and_no_other_choice_hides_what_is_decided(width, name):
         ),
     ):
         console = Console(width=width, file=(written := io.StringIO()))
-        console.print(draw_card(make_card(asked, NOW)))
+        console.print(draw_card(make_card(asked, NOW), width))
         assert all(end in written.getvalue() for end in ends)
+
+
+def test_no_line_of_a_long_name_imitates_a_line_of_ours():
+    """Each but its first has a gutter, also next to the second line of its value."""
+    for blanks in range(1, 40):
+        asked = make_approval(arguments={f"{'n' * 20}{' ' * blanks}where": f"{'x' * 150} /tmp"}, command=None)
+        console = Console(width=80, file=(written := io.StringIO()))
+        console.print(draw_card(make_card(asked, NOW)))
+        lines = [
+            line.strip("\u2502 ").split() for line in written.getvalue().split("\n") if line.startswith("\u2502 w")
+        ]
+        assert lines == [["where", "/srv"]]
 
 
 def test_a_denial_takes_a_reason_or_none():

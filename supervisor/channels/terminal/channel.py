@@ -271,7 +271,7 @@ class Terminal(Channel):
     def _show_whole(self, approval: str) -> None:
         from supervisor.channels.terminal.screen import draw_face
 
-        self._console.print(draw_face(self._desk, self._desk.pending[approval], _now()))
+        self._console.print(draw_face(self._desk, self._desk.pending[approval], _now(), self._console.width))
         self._desk.whole.add(self._desk.face)
 
     async def _keep_fresh(self) -> None:
