@@ -30,7 +30,7 @@ _MORE: Final = " " * 13 + GUTTER
 """Begins each further line of a fact."""
 
 
-async def find_all(supervisor: Supervisor, ids: Sequence[str], place: AnyPlace, *, pending: bool) -> Sequence[Approval]:
+async def find_all(ids: Sequence[str], place: AnyPlace, supervisor: Supervisor, *, pending: bool) -> Sequence[Approval]:
     """Return the approvals with these ids, or all."""
     if not ids:
         return await supervisor.find_approvals(pending=pending, limit=None)
