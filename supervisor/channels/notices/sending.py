@@ -4,7 +4,8 @@ Rules
 - A redirect is an error: what a notice says is for the address that the operator chose.
 - A request that was not answered may have arrived (OSError); a refused connection has not (ConnectionRefusedError).
   The caller tries again with back-off, under the same id.
-- No error contains more of the address than its host, or a header: they may hold secrets. `HttpClient` keeps the path out of logs.
+- No error contains more of the address than its host, or a header: they may hold secrets. `HttpClient` keeps the path
+  out of logs.
 - At most LARGEST bytes of an answer are read. A notice is taken when its status says so, however long its answer is.
 """
 

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from supervisor.channels.web.endpoints import Call, Endpoints, json_document, page_document
@@ -57,8 +58,7 @@ async def list_schedules(call: Call) -> Response:
 async def add_schedule(call: Call) -> Response:
     """Begin an agent by the clock from now on; adding the same schedule again changes nothing."""
     body: ScheduleBody = call.body
-    fields: dict[str, Any] = {name: getattr(body, name) for name in body.__struct_fields__}
-    added = await call.supervisor.add_schedule(Schedule(**fields), by=call.person.name)
+    added = await call.supervisor.add_schedule(Schedule(**asdict(body)), by=call.person.name)
     return json_document(schedule_document(added), 201)
 
 
