@@ -13,6 +13,8 @@ from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.screen import draw_card, draw_region
 from supervisor.channels.terminal.talk import Talk
 from supervisor.channels.wording.cards import make_card
+from supervisor.cli import answers
+from supervisor.cli.asked import print_approvals, print_rows
 from supervisor.core.values import Approve, Deny, Option
 
 
@@ -88,6 +90,22 @@ def test_no_line_of_a_long_name_imitates_a_line_of_ours():
             line.strip("\u2502 ").split() for line in written.getvalue().split("\n") if line.startswith("\u2502 w")
         ]
         assert lines == [["where", "/srv"]]
+
+
+def test_a_list_folds_below_what_it_folds(monkeypatch):
+    """No command begins a line of a list as an id or a label of ours does, and each word of it is there."""
+    console = Console(width=60, highlight=False, markup=False, emoji=False, file=(written := io.StringIO()))
+    monkeypatch.setattr(answers, "open_console", lambda: console)
+    words = f"echo {'y' * 40} cew5br7p  since 22:32 {'z' * 30}  for      root {'w' * 100}"
+    asked = [make_approval(arguments={"command": words, "n" * 90: words}), make_approval(id="b" * 42, path=("a" * 80,))]
+    print_approvals(asked)
+    print_rows(asked)
+    lines = written.getvalue().splitlines()
+    ours = ("qrstuvwx  since", "bbbbbbbb  since", "janitor [", "a" * 60, "a" * 20 + " [")
+    assert [line for line in lines if line and not line.startswith("  ") and not line.startswith(ours)] == []
+    assert sum(line.split()[0] == "for" for line in lines if line) == len(asked)
+    whole = "".join("".join(lines).split())
+    assert whole.count("".join(words.split())) >= 2
 
 
 def test_a_denial_takes_a_reason_or_none():
