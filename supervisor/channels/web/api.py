@@ -215,19 +215,10 @@ async def list_approvals(call: Call) -> Response:
     """List approvals, oldest first."""
     query: ApprovalQuery = call.query
     decided: Any = {"all": None, "ended": True}.get(query.status or "all", query.status)
-    page = await call.supervisor.find_approvals(
-        pending=None if query.status is None else False,
-        session=query.session,
-        text=query.text,
-        by=query.by,
-        tool=query.tool,
-        agent=query.agent,
-        decided=decided,
-        before=query.before,
-        newest_first=query.newest,
-        after=query.after,
-        limit=query.limit,
-    )
+    pending = None if query.status is None else False
+    names = ("session", "text", "by", "tool", "agent", "before", "after", "limit")
+    search: dict[str, Any] = {name: getattr(query, name) for name in names}
+    page = await call.supervisor.find_approvals(pending=pending, decided=decided, newest_first=query.newest, **search)
     call.show(*page)
     return page_document(page, approval_document)
 
