@@ -412,3 +412,16 @@ def test_a_phone_shows_each_name_and_value_and_choice_as_it_is(one_daemon, perso
     assert ana.page.evaluate("document.documentElement.scrollWidth") == 320
     shown = ana.page.locator(".answers button").all_inner_texts()
     assert [words.strip("\u201c\u201d") for words in shown] == list(choices)
+    wine = {"enum": ["red wine", "red  wine"]}
+    names = ["a wine", "a  wine"]
+    show(
+        an_approval(
+            kind="question",
+            question="What?",
+            schema={"type": "object", "properties": dict.fromkeys(names, wine), "required": names},
+            options=(),
+        )
+    )
+    labels = ana.page.locator("option").evaluate_all("every => every.map(each => each.label)")
+    assert [label for label in labels if "wine" in label] == [*wine["enum"], *wine["enum"]]
+    assert [each for each in ana.page.locator(".field > label").all_inner_texts() if "wine" in each] == names
