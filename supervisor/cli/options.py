@@ -126,13 +126,15 @@ class Place:
 
     store: StoreOption = None
 
+    @property
+    def _named(self) -> str:
+        return self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
+
     @cached_property
     def path(self) -> Path:
         """The store's file, which the option, the environment or the platform names. Raises InvalidInput."""
-        if self.store is not None:
-            return Path(read_store_file(self.store))
-        if named := os.environ.get("SUPERVISOR_STORE"):
-            return Path(read_store_file(named))
+        if self._named or self.store is not None:
+            return Path(read_store_file(self._named))
         from platformdirs import user_state_path
 
         return user_state_path("subagent-supervisor", appauthor=False) / "state.db"
@@ -140,10 +142,9 @@ class Place:
     @property
     def postgres(self) -> str | None:
         """The URL of the store if it is on PostgreSQL. Raises InvalidInput for a password that every user sees."""
-        named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
-        if not is_postgres(named):
+        if not is_postgres(self._named):
             return None
-        return read_postgres_url(named) if named == self.store else named
+        return self._named if self.store is None else read_postgres_url(self._named)
 
     @cached_property
     def local(self) -> Path | None:
@@ -159,8 +160,7 @@ class Place:
     @property
     def temporal(self) -> TemporalStore | None:
         """The namespace of Temporal that is the store; None for a store of this machine."""
-        named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
-        return read_temporal_url(named) if is_temporal(named) else None
+        return read_temporal_url(self._named) if is_temporal(self._named) else None
 
     @property
     def mirror(self) -> Path:

@@ -22,7 +22,6 @@ from supervisor.channels.wording.granting import (
     APPROVE as APPROVE,
     HOW_LONG,
     allowance_label,
-    allowance_text,
     approve_for,
     grant_text,
 )
@@ -32,7 +31,7 @@ from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.encoding import read_exact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Option
 
 EDIT: Final = "edit"
 DENY: Final = "deny"
@@ -79,8 +78,9 @@ def buttons_of(approval: Approval) -> list[Button]:
         for place, option in enumerate(approval.options)
     ]
     ending = [
-        Button(code=f"{ALLOW}.{place}", label=allowance_label(each), grants=allowance_text(approval, each))
+        Button(code=f"{ALLOW}.{place}", label=allowance_label(each), grants=grant_text(approval, option, each))
         for place, each in enumerate(approval.allowances)
+        for option in [Option("session", each.pattern)]
     ]
     return [
         *granting[:1],
