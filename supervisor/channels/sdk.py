@@ -224,4 +224,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # httpx is not installed with every channel
-    __getattr__, _ = lazily(__name__, {"supervisor.system.http_requests": "HttpClient HttpReply reaching"})
+    _, __getattr__, _ = lazily(__name__, {"supervisor.system.http_requests": "HttpClient HttpReply reaching"})
