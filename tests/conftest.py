@@ -19,7 +19,7 @@ from supervisor.testing import fresh_process, replaced, virtual_asyncio, virtual
 
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
 # `--hypothesis-profile=random --hypothesis-seed=N` is the other run of CI, whose examples are new each time.
-settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("random", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 is_ci = "CI" in os.environ
 settings.register_profile("house", settings.get_profile("random"), derandomize=is_ci, max_examples=25 if is_ci else 100)
 settings.load_profile("house")

@@ -11,7 +11,7 @@ Rules
 
 import re
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -24,6 +24,7 @@ IfRunning: TypeAlias = Literal["skip", "after", "beside"]
 Signed: TypeAlias = Literal["standard", "github"]
 """How requests of a trigger are signed."""
 ScheduleChange: TypeAlias = Literal["paused", "running", "removed"]
+CHANGES: Final[tuple[ScheduleChange, ...]] = get_args(ScheduleChange)
 Became: TypeAlias = Literal["begun", "waits", "skipped", "started"]
 """What became of an instant: a session has begun, or will when the one before has ended, or none will. `started`: a
 person has begun a session between two instants."""
