@@ -13,6 +13,7 @@ from supervisor.core.approvals.facts import facts_of
 from supervisor.core.telling import how_it_is
 from supervisor.runtime.lifecycle.claim import SILENT
 from supervisor.runtime.lifecycle.launch import LOOK_AGAIN_SECONDS
+from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio
 HERE = sys.modules[__name__]
@@ -170,6 +171,32 @@ async def test_a_block_names_the_entry_the_other_operation_and_the_lines(deploye
     assert block.where == block.in_agent
     assert block.where.startswith(f"{__file__}:")
     assert block.where.endswith("in other_arguments")
+
+
+async def test_a_block_is_told_where_the_store_is_away_just_after_its_commit(deployed):
+    """R1: who waits for the run is told all the same, and no other run ends."""
+
+    class Away(MemoryStore):
+        is_away = False
+
+        def write(self, rows):
+            self.has_block = any(isinstance(row.event, e.RunBlocked) for row in rows)
+            super().write(rows)
+
+        def commit(self):
+            super().commit()
+            self.is_away = self.has_block
+
+        def get_session(self, session):
+            if self.is_away:
+                self.is_away = False
+                raise StoreAway("it does not answer")
+            return super().get_session(session)
+
+    store = Away()
+    vars(store).update(vars(await left_waiting(deployed(original))))
+    deployed(other_arguments)
+    assert '"staging 8"' in (await blocked(store)).cause
 
 
 async def test_no_effect_begins_before_the_whole_journal_was_asked_for(deployed):
