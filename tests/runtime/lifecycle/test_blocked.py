@@ -43,9 +43,9 @@ async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
         return killed
 
 
-async def blocked(store, session="s"):
+async def blocked(store, session="s", **options):
     """Resume, and return why the session is blocked."""
-    async with opened(store) as supervisor:
+    async with opened(store, **options) as supervisor:
         await supervisor.find_approvals()  # a reader: so no call is denied for lack of one
         run = await supervisor.resume("s")
         with pytest.raises(RunBlocked) as caught:
@@ -173,8 +173,9 @@ async def test_a_block_names_the_entry_the_other_operation_and_the_lines(deploye
     assert block.where.endswith("in other_arguments")
 
 
-async def test_a_block_is_told_where_the_store_is_away_just_after_its_commit(deployed):
-    """R1: who waits for the run is told all the same, and no other run ends."""
+@pytest.mark.parametrize("read", ["get_session", "find_approvals"])
+async def test_a_block_is_told_where_the_store_is_away_just_after_its_commit(deployed, read):
+    """R1: who waits for the run is told all the same, and its cards are renewed later."""
 
     class Away(MemoryStore):
         is_away = False
@@ -188,15 +189,22 @@ async def test_a_block_is_told_where_the_store_is_away_just_after_its_commit(dep
             self.is_away = self.has_block
 
         def get_session(self, session):
-            if self.is_away:
+            self.reach("get_session")
+            return super().get_session(session)
+
+        def find_approvals(self, **which):
+            self.reach("find_approvals")
+            return super().find_approvals(**which)
+
+        def reach(self, name):
+            if self.is_away and name == read:
                 self.is_away = False
                 raise StoreAway("it does not answer")
-            return super().get_session(session)
 
     store = Away()
     vars(store).update(vars(await left_waiting(deployed(original))))
     deployed(other_arguments)
-    assert '"staging 8"' in (await blocked(store)).cause
+    assert '"staging 8"' in (await blocked(store, channels=[Wall()])).cause
 
 
 async def test_no_effect_begins_before_the_whole_journal_was_asked_for(deployed):
