@@ -30,6 +30,7 @@ from supervisor.runtime.journal.hub import end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
+from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -77,9 +78,12 @@ class Blocked:
 
     def _tell_those_who_wait(self, session: str) -> None:
         """Wake the callers that wait for the end of a blocked session, or of a session above it."""
-        while (row := self._journal.store.get_session(session)) is not None:
-            self._attempts.hub.publish(end_key(session))
-            session = row.parent or ""
+        try:
+            while (row := self._journal.store.get_session(session)) is not None:
+                self._attempts.hub.publish(end_key(session))
+                session = row.parent or ""
+        except StoreAway:  # which sessions are above it is not known now: all callers look
+            self._attempts.hub.publish_all()
 
     def mark(self, approval: Approval) -> Approval:
         """Return an approval as people see it: marked if its run is blocked."""

@@ -99,11 +99,12 @@ class Claims:
         try:
             await self._attempts.journal.append(plan)
         finally:  # a native cancellation may come with the commit
-            await self._run([root for root in taken if self._attempts.journal.store.owns(root)])
+            await self.run(root for root in taken if self._attempts.journal.store.owns(root))
         return taken
 
-    async def _run(self, taken: list[str]) -> None:
-        """Run the trees that were taken: they are ours, whether the store answers now."""
+    async def run(self, roots: Iterable[str]) -> None:
+        """Run trees that this process has just claimed: they are ours, whether the store answers now."""
+        taken = list(roots)
         while True:
             try:
                 self._launcher.recover(*taken)

@@ -233,7 +233,8 @@ class Posting:
         self._expected: set[str] = set()
         """Those whose cards wait for evidence."""
         audience.began_to_wait.connect(self._check_reader_later)
-        runner.blocked.changed.connect(self._renew_cards_of)
+        # A little later: what hears of a commit reads nothing, since the store may be away.
+        runner.blocked.changed.connect(lambda session: self._cards.after(0.0, partial(self._renew_cards_of, session)))
         runner.launcher.claimed.connect(self.recover)
 
     async def run(self) -> None:
