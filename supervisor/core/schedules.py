@@ -30,10 +30,6 @@ Became: TypeAlias = Literal["begun", "waits", "skipped", "started"]
 person has begun a session between two instants."""
 
 NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
-NOT_ON_TEMPORAL: Final = (
-    "no schedule begins sessions on Temporal: its own schedules add the instant to the id of what they start, and a "
-    "session's id cannot have that. Let a cron job call: supervisor start AGENT INPUT --session ID --detach"
-)
 LONGEST_CRON_CHARACTERS: Final = 200
 OF_TRIGGER: Final = "trigger "
 """Begins the name on whose behalf the session of a trigger works."""

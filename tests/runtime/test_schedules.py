@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from scenes import events, opened
+from scenes import events, fork, opened
 
 from supervisor import (
     Context,
@@ -22,11 +22,7 @@ from supervisor import (
 )
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.marker import CALL_MARKER
-from supervisor.core.store_urls import read_temporal_url
 from supervisor.testing import wall_clock
-from supervisor.wiring.config import Configuration
-from supervisor.wiring.daemon import settle
-from supervisor.wiring.starts import SchedulePart
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -373,43 +369,29 @@ async def test_schedules_that_a_newer_program_wrote_begin_nothing_and_stop_nothi
         assert len(await supervisor.find_sessions()) == 1
 
 
-async def test_a_session_that_cannot_be_read_stops_no_other_schedule(wall, tmp_path):
-    """Whether it is open is not known: its schedule begins nothing, and says why."""
-    path = tmp_path / "state.db"
-    at(wall, 0.5)
-    async with opened(path, agents=[report]) as supervisor:
-        for name in ("first", "second"):
-            await supervisor.add_schedule(hourly(name=name))
-        at(wall, 1.2)
-        await look()
-        (first,) = [each.id for each in await supervisor.find_sessions() if each.id.startswith("first")]
-    with closing(sqlite3.connect(path)) as connection, connection:
-        (number,) = connection.execute("SELECT session FROM event WHERE id = ?", (first,)).fetchone()
-        body = b'{"event":"RunTeleported","at":"2026-01-02T00:00:00Z"}'
-        connection.execute("INSERT INTO event (position, session, body) VALUES (99, ?, ?)", (number, body))
-    at(wall, 2.2)
-    async with opened(path, agents=[report]) as supervisor:
-        await look()
-        first, second = await supervisor.find_schedules()
-    assert (second.last.hour, second.became) == (2, "begun")
-    assert (first.last.hour, first.became) == (2, "skipped")
-    assert "cannot be read" in first.reason
+@pytest.mark.parametrize("hours", [0.5, 100.0])
+async def test_a_session_that_cannot_be_read_keeps_no_schedule_from_beginning(wall, hours):
+    """The index says whether it is open, as a newer program goes on with it: then its schedule skips the instant."""
 
+    class Newer(MemoryStore):
+        def journal(self, session, *which, **more):
+            if session.startswith("first-2027-01-01t00"):
+                raise StoreUnreadable("a newer program has written")
+            return super().journal(session, *which, **more)
 
-async def test_a_schedule_is_refused_on_temporal(tmp_path):
-    """With a sentence that says what to do instead."""
-    named = read_temporal_url("temporal://localhost:7233/default")
-    part = SchedulePart(agent="report", cron="0 3 * * *")
-    with pytest.raises(InvalidInput, match="cron job"):
-        settle(
-            Configuration(schedules={"nightly": part}),
-            store=tmp_path / "s",
-            agents=[],
-            host=None,
-            port=0,
-            operator=None,
-            temporal=named,
-        )
+    store = Newer()
+    with pytest.raises(LookupError):  # noqa: PT012 # what is tested is what comes after
+        async with opened(agents=[long, report]) as supervisor:
+            await supervisor.add_schedule(hourly(hours, "first", "long", if_running="skip"))
+            await supervisor.add_schedule(hourly(name="second"))
+            await anyio.sleep(0.9 * HOUR)
+            vars(store).update(vars(fork(supervisor.store)))
+            raise LookupError
+    async with opened(store, agents=[long, report]):
+        await anyio.sleep(HOUR)
+    begun = {each.schedule: each.became for each in events(store, SCHEDULES, e.ScheduleHandled)}
+    assert begun == {"first": "begun" if hours < 1 else "skipped", "second": "begun"}
+    assert len(events(store, SCHEDULES, e.ScheduleHandled)) == 4
 
 
 @pytest.mark.parametrize("day", [datetime(2027, 3, 28, tzinfo=UTC), datetime(2027, 10, 31, tzinfo=UTC)])

@@ -3,6 +3,7 @@
 Rules
 - Who may decide an approval may do either. Neither is a decision, and neither gives a right.
 - What waited when the person spoke is named by its id. Nothing else is hushed.
+- What waits in a session that cannot be read (a newer program has written in it) is left out, and stops no other.
 - The event says all that holds of the steps from then on, as ApprovalReminded does. So the last one is all to read.
 """
 
