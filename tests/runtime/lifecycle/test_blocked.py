@@ -4,7 +4,7 @@ import sys
 
 import anyio
 import pytest
-from scenes import deploy, effects, events, fork, names, opened
+from scenes import HeldStore, deploy, effects, events, fork, names, opened
 
 from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, tool
 from supervisor.channels import Channel
@@ -580,3 +580,34 @@ async def test_slow_unchanged_code_is_presumed_blocked_and_goes_on(deployed):
         await anyio.sleep(10)
         assert await run.result() == "done"
     assert effects.count("thought") == effects.count("second") == 1
+
+
+async def test_a_cancel_that_is_committed_with_the_end_of_a_block_ends_that_run_alone():
+    """Its own code is silent for so long in a replay that the run is presumed blocked. Then it asks for all."""
+    pauses = [1, 10]
+
+    async def late(ctx: Context) -> None:
+        await anyio.sleep(pauses.pop(0))
+        await ctx.ask("Which?")
+
+    @agent
+    async def asks_late(ctx: Context) -> None:
+        async with ctx.task_group() as group:
+            group.start_soon(late)
+            await ctx.call(deploy, "a")
+
+    async with opened() as supervisor:
+        await supervisor.start(asks_late, session="s")
+        await anyio.sleep(5)
+        store = HeldStore()
+        vars(store).update(vars(fork(supervisor.store)))
+    async with opened(store) as supervisor:
+        run = await supervisor.resume("s")
+        await anyio.sleep(10.05)
+        assert names(store, "s")[-1] == "RunBlocked"
+        store.is_held = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run.cancel)
+            await anyio.sleep(1)
+            store.is_held = False
+        assert (await run.outcome()).kind == "cancelled"
