@@ -1,4 +1,7 @@
-"""The options that commands share, and the one place where a command opens its Supervisor."""
+"""The options that commands share, and the one place where a command opens its Supervisor.
+
+The module is longer than 400 lines because a place is made of these options, and an error of one names the others.
+"""
 
 import os
 import re
