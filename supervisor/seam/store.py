@@ -1,7 +1,7 @@
 """The interface of a store, and what a store promises."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -81,6 +81,12 @@ class Store(ABC):
         have none.
         """
 
+    def send(self) -> Iterator[int]:
+        """Begin to commit, and wait for nothing: yield a descriptor each time that the caller has to wait until it is
+        readable. Then `commit` returns without a wait. Raises BlockingIOError if only `commit` can go on, and may take
+        long: the caller runs it in a thread."""
+        raise BlockingIOError
+
     @abstractmethod
     def commit(self) -> None:
         """Sync to disk. Raises StoreRefused if nothing was written, Overtaken if the plans may run again at once,
@@ -89,6 +95,10 @@ class Store(ABC):
     @abstractmethod
     def rollback(self) -> None:
         """Undo the transaction. Idempotent."""
+
+    def end_reading(self) -> None:
+        """End a transaction that has written nothing. Raises Overtaken if its plans may not have seen the present."""
+        self.rollback()
 
     @property
     def jobs_folder(self) -> str | None:
