@@ -107,7 +107,7 @@ def test_plans_that_wrote_nothing_have_seen_the_present(stores, postgres, what):
         first.end_reading()
 
 
-def test_what_a_transaction_reads_of_its_own_is_read_under_the_lock(stores):
+def test_a_transaction_reads_what_it_depends_on_under_the_lock(stores):
     """A session that another process has made since is not made twice."""
     first, second = stores
     assert first.begin()
