@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from supervisor.core.errors import StoreRefused
-from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, RunnableSession, SessionRow
 from supervisor.core.values import Approval
 
 
@@ -274,7 +274,12 @@ class Store(ABC):
         store on another machine does it by one query."""
         return {root: owner for root in roots if (owner := self.claim(root)) is not None}
 
-    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
+    def find_open(self, after: int, limit: int) -> Sequence[RunnableSession]:
+        """Return open sessions after a position, at most `limit`, parents before children. A store on another machine
+        reads only what it returns."""
+        return self.find_sessions(is_open=True, after=after, limit=limit)
+
+    def find_open_in(self, roots: Sequence[str]) -> Sequence[RunnableSession]:
         """Return the open sessions of some trees, parents before children. A store on another machine does it by one
         query."""
         return [row for root in roots for row in self.find_sessions(root=root, is_open=True)]

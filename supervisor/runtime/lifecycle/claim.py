@@ -19,8 +19,8 @@ Rules
   cancelled: its end needs no agent.
 """
 
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
@@ -30,14 +30,14 @@ from anyio.lowlevel import checkpoint
 from supervisor.core import events as e
 from supervisor.core.budgets import is_aside
 from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned, UnknownAgent
-from supervisor.core.rows import JournalEntry, SessionRow
+from supervisor.core.rows import JournalEntry, RunnableSession
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.launch import Launcher
-from supervisor.seam.store import StoreAway
+from supervisor.seam.store import Store, StoreAway
 from supervisor.system.loading import COMMAND_AGENTS, why_not_here
 from supervisor.system.logs import FactLog
 
@@ -79,9 +79,12 @@ class Claims:
         return taken
 
     async def _take(self, wanted: list[str], *, only_one: bool) -> list[str]:
-        def plan(view: View) -> tuple[list[Entry], list[str]]:
-            rows = {row.id: row for row in view.store.get_sessions(wanted)}
-            why = {root: _why_only_a_command(view, rows.get(root)) for root in wanted}
+        def plan(view: View) -> tuple[list[Entry], tuple[list[str], Sequence[RunnableSession] | None]]:
+            rows = _find_open_in(view.store, wanted)
+            agents = {row.id: row.agent for row in rows or ()}
+            ended = [root for root in wanted if root not in agents]
+            agents |= {row.id: row.agent for row in view.store.get_sessions(ended)}
+            why = {root: _why_only_a_command(view, root, agents.get(root)) for root in wanted}
             here = [root for root in wanted if why[root] is None]
             others = view.claim_all(here)
             if only_one:
@@ -90,12 +93,13 @@ class Claims:
                         raise UnknownAgent(reason)
                     if (owner := others.get(root)) is not None:
                         raise TreeOwned(root, str(owner))
-            return [], [root for root in here if root not in others]
+            taken = [root for root in here if root not in others]
+            return [], (taken, rows and [row for row in rows if row.root in taken])
 
-        taken = await self._attempts.journal.append_with_answer(plan)
+        taken, rows = await self._attempts.journal.append_with_answer(plan)
         while True:  # they are ours, whether the store answers now
             try:
-                await self._launcher.recover(*taken)
+                await self._launcher.recover(*taken, rows=rows)
             except StoreAway:
                 await anyio.sleep(SHARE_SECONDS)
             except StoreUnreadable:
@@ -111,11 +115,11 @@ class Claims:
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
 
-    async def find_open(self) -> dict[str, list[SessionRow]]:
+    async def find_open(self) -> dict[str, list[RunnableSession]]:
         """Return the open sessions of the store, by root."""
         store, after = self._attempts.journal.store, 0
-        trees: dict[str, list[SessionRow]] = {}
-        while rows := store.find_sessions(is_open=True, after=after, limit=STEP):
+        trees: dict[str, list[RunnableSession]] = {}
+        while rows := store.find_open(after, STEP):
             for row in rows:
                 trees.setdefault(row.root, []).append(row)
             after = rows[-1].position
@@ -145,16 +149,17 @@ class Claims:
 
 def refuse_of_command(view: View, root: str) -> None:
     """Raise UnknownAgent for a tree that only the process of a command can run, unless it was cancelled."""
-    if (why := _why_only_a_command(view, view.store.get_session(root))) is not None:
+    row = view.store.get_session(root)
+    if (why := _why_only_a_command(view, root, None if row is None else row.agent)) is not None:
         raise UnknownAgent(why)
 
 
-def _why_only_a_command(view: View, row: SessionRow | None) -> str | None:
-    if row is None or row.agent not in COMMAND_AGENTS:
+def _why_only_a_command(view: View, root: str, agent: str | None) -> str | None:
+    if agent not in COMMAND_AGENTS:
         return None  # decided without reading its journal: a daemon claims many trees at its start
-    state = view.session(row.id)
+    state = view.session(root)
     if state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
-        return f"session {row.id} cannot be run here: {why}"
+        return f"session {root} cannot be run here: {why}"
     return None
 
 
@@ -253,7 +258,8 @@ class ClaimLoop:
     async def _unowned(self) -> list[str]:
         trees = await self._claims.find_open()
         unowned = await self._claims.without_owner(trees)
-        old = [root for root in unowned if self._is_old(trees[root])]
+        since = self._attempts.clock.now() - SILENT
+        old = [root for root in unowned if _is_old(trees[root], since)]
         asking = set[str]()
         for start in range(0, len(old), STEP):
             asking |= self._asking(old[start : start + STEP])
@@ -269,25 +275,13 @@ class ClaimLoop:
             roots = roots[roots.index(page[-1].root_session) + 1 :]
         return found
 
-    def _is_old(self, rows: list[SessionRow]) -> bool:
-        """Whether the index knows of no entry since SILENT, and of nothing that is pending in a tree."""
-        since = self._attempts.clock.now() - SILENT
-        return not any(
-            row.last_at > since
-            or row.due_at is not None
-            or row.blocked is not None
-            or row.waits_for_limit
-            or row.waits_for_budget
-            for row in rows
-        )
-
     def _refused(self) -> list[str]:
         """Return the trees of this process in which a session was refused that should run."""
         store = self._store
         rows = [store.get_session(session) for session in self._attempts.refusals]
         return [row.root for row in rows if row is not None and row.outcome is None and store.owns(row.root)]
 
-    async def _is_silent(self, rows: list[SessionRow]) -> bool:
+    async def _is_silent(self, rows: list[RunnableSession]) -> bool:
         """Whether an old tree that asks for nothing has had no entry for SILENT, and nothing to act on."""
         store, since = self._store, self._attempts.clock.now() - SILENT
         last: JournalEntry | None = None
@@ -320,3 +314,23 @@ def _has_something_to_do(state: SessionState) -> bool:
         isinstance(record.request, e.OperationStarted) and record.is_open for record in state.operations.values()
     )
     return is_decided or has_timer or bool(state.inbox) or state.cancel is not None or not state.attempts
+
+
+def _find_open_in(store: Store, roots: list[str]) -> Sequence[RunnableSession] | None:
+    """Return the open sessions of trees; None if one of them is unreadable, which is told when it is to run."""
+    try:
+        return store.find_open_in(roots)
+    except StoreUnreadable:
+        return None
+
+
+def _is_old(rows: list[RunnableSession], since: datetime) -> bool:
+    """Whether the index knows of no entry of a tree since an instant, and of nothing that is pending in it."""
+    return not any(
+        row.last_at > since
+        or row.due_at is not None
+        or row.blocked is not None
+        or row.waits_for_limit
+        or row.waits_for_budget
+        for row in rows
+    )

@@ -153,9 +153,16 @@ SELECT s.runs, f.position, f.head, f.approval, f.body FROM event AS c JOIN sessi
 SELECT s.* FROM json_array_elements_text($1::json) WITH ORDINALITY AS k(value, key) JOIN event AS c ON c.id = k.value
   JOIN session_full AS s ON s.number = c.position ORDER BY k.key;
 
--- sessions_open_in: the open sessions of some trees (OFFSET 0: tree after tree, never all sessions for each tree)
-SELECT s.* FROM json_array_elements_text($1::json) AS k(value) JOIN event AS r ON r.id = k.value
-  CROSS JOIN LATERAL (SELECT * FROM session_full WHERE root = r.position OFFSET 0) AS s
+-- sessions_open: what is needed to run the open sessions after a position
+SELECT c.id, r.id, s.number, s.last_at, s.waiting_for, s.due_at, s.agent
+  FROM session AS s JOIN event AS c ON c.position = s.number JOIN event AS r ON r.position = s.root
+ WHERE s.number > $1 AND s.finished IS NULL ORDER BY s.number LIMIT $2;
+
+-- sessions_open_in: the same of some trees (OFFSET 0: tree after tree, never all sessions for each tree)
+SELECT c.id, k.value, s.number, s.last_at, s.waiting_for, s.due_at, s.agent
+  FROM json_array_elements_text($1::json) AS k(value) JOIN event AS r ON r.id = k.value
+  CROSS JOIN LATERAL (SELECT * FROM session WHERE root = r.position OFFSET 0) AS s
+  JOIN event AS c ON c.position = s.number
  WHERE s.finished IS NULL ORDER BY s.number;
 
 -- sessions_blocked_in: blocked ones, tree after tree; those of the first tree after a position

@@ -35,7 +35,7 @@ from platformdirs import user_state_path
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
-from supervisor.core.rows import JournalEntry, Owner, SessionRow
+from supervisor.core.rows import JournalEntry, Owner, RunnableSession
 from supervisor.core.text.words import as_needles
 from supervisor.seam.store import Overtaken
 from supervisor.store.index import columns
@@ -536,8 +536,11 @@ class PostgresStore(IndexReads):
     def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
         return self._trees.claim(roots)
 
-    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
-        return self._read_as(columns.full_session, "sessions_open_in", as_json(roots))
+    def find_open(self, after: int, limit: int) -> list[RunnableSession]:
+        return [columns.runnable(row) for row in self._read("sessions_open", after, limit)]
+
+    def find_open_in(self, roots: Sequence[str]) -> list[RunnableSession]:
+        return [columns.runnable(row) for row in self._read("sessions_open_in", as_json(roots))]
 
     def get_owner(self, root: str) -> Owner | None:
         return self._trees.owner_of(root)
