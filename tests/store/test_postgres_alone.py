@@ -22,6 +22,7 @@ def stores(postgres):
     both = PostgresStore(postgres), PostgresStore(postgres)
     for each in both:
         each.open()
+    both[0].attend()
     assert both[0].begin()
     assert both[0].claim("a") is None
     both[0].write([JournalEntry(1, "a", created("a"))])

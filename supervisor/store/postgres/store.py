@@ -6,9 +6,9 @@ Theory: the row of `store` is the lock of the writers. It is held from `begin` t
 in their order, and no reader can miss one. What a transaction writes is gathered, and sent in one piece with its
 COMMIT; if the connection breaks, the server is asked what became of the transaction, and one that was not committed is
 sent again, provided that no other process has committed meanwhile.
-A process whose last ALONE commits had no other one between them begins a transaction without the server: its plans run
-on what it knows, and the lock is taken in the piece that commits. The statement that numbers the commit fails there if
-another process has committed since, or has declared this one dead. Then the plans run again, under the lock.
+A loop (`attend`) whose last ALONE commits had no other one between them begins a transaction without the server: its
+plans run on what it knows, and the lock is taken in the piece that commits. The statement that numbers the commit fails
+there if another process has committed since, or has declared this one dead. Then the plans run again, under the lock.
 (It has more than 400 lines: it is one class, whose methods are those of Store.)
 
 Rules
@@ -199,7 +199,8 @@ class PostgresStore(IndexReads):
         self._sent_over = None
         self._backend = connection.info.backend_pid
         try:
-            self._in_transaction = self._is_planning = self._alone >= ALONE or self._lock(connection)
+            goes_ahead = self._pulse is not None and self._alone >= ALONE
+            self._in_transaction = self._is_planning = goes_ahead or self._lock(connection)
             self._base = self._commits  # what the transaction is built on: not changed before the next `begin`
             return self._in_transaction
         except psycopg.Error as error:
