@@ -17,9 +17,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def stores(postgres):
+def stores(patient):
     """Two processes, of which the first owns a tree and was alone for some time: it has written ALONE entries."""
-    both = PostgresStore(postgres), PostgresStore(postgres)
+    both = PostgresStore(patient), PostgresStore(patient)
     for each in both:
         each.open()
     both[0].attend()
