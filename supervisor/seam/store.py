@@ -274,7 +274,7 @@ class Store(ABC):
         store on another machine does it by one query."""
         return {root: owner for root in roots if (owner := self.claim(root)) is not None}
 
-    def find_open(self, after: int, limit: int) -> Sequence[RunnableSession]:
+    def find_open(self, *, after: int, limit: int) -> Sequence[RunnableSession]:
         """Return open sessions after a position, at most `limit`, parents before children. A store on another machine
         reads only what it returns."""
         return self.find_sessions(is_open=True, after=after, limit=limit)

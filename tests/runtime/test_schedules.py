@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from scenes import events, opened
+from scenes import events, fork, opened
 
 from supervisor import (
     Context,
@@ -360,6 +360,31 @@ async def test_schedules_that_a_newer_program_wrote_begin_nothing_and_stop_nothi
             await supervisor.find_schedules()
         assert await (await supervisor.start(report, "sales", session="s")).result() == "sales"
         assert len(await supervisor.find_sessions()) == 1
+
+
+@pytest.mark.parametrize("hours", [0.5, 100.0])
+async def test_a_session_that_cannot_be_read_keeps_no_schedule_from_beginning(wall, hours):
+    """The index says whether it is open, as a newer program goes on with it: then its schedule skips the instant."""
+
+    class Newer(MemoryStore):
+        def journal(self, session, *which, **more):
+            if session.startswith("first-2027-01-01t00"):
+                raise StoreUnreadable("a newer program has written")
+            return super().journal(session, *which, **more)
+
+    store = Newer()
+    with pytest.raises(LookupError):  # noqa: PT012 # what is tested is what comes after
+        async with opened(agents=[long, report]) as supervisor:
+            await supervisor.add_schedule(hourly(hours, "first", "long", if_running="skip"))
+            await supervisor.add_schedule(hourly(name="second"))
+            await anyio.sleep(0.9 * HOUR)
+            vars(store).update(vars(fork(supervisor.store)))
+            raise LookupError
+    async with opened(store, agents=[long, report]):
+        await anyio.sleep(HOUR)
+    begun = {each.schedule: each.became for each in events(store, SCHEDULES, e.ScheduleHandled)}
+    assert begun == {"first": "begun" if hours < 1 else "skipped", "second": "begun"}
+    assert len(events(store, SCHEDULES, e.ScheduleHandled)) == 4
 
 
 async def test_a_schedule_is_refused_on_temporal(tmp_path):

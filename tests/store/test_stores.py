@@ -327,10 +327,10 @@ def test_open_sessions_are_found_with_what_is_needed_to_run_them(store):
     fields = RunnableSession.__struct_fields__
     rows = [[getattr(row, name) for name in fields] for row in store.find_sessions(is_open=True)]
     assert [row[0] for row in rows] == ["r", "c", "y"]
-    for found in (store.find_open(0, 9), store.find_open_in(["y", "x", "r"])):
+    for found in (store.find_open(after=0, limit=9), store.find_open_in(["y", "x", "r"])):
         assert sorted([getattr(row, name) for name in fields] for row in found) == sorted(rows)
-    assert [row.id for row in store.find_open(1, 1)] == ["c"]
-    assert [(row.is_asleep, row.blocked) for row in store.find_open(2, 9)] == [(True, 9)]
+    assert [row.id for row in store.find_open(after=1, limit=1)] == ["c"]
+    assert [(row.is_asleep, row.blocked) for row in store.find_open(after=2, limit=9)] == [(True, 9)]
     assert store.find_open_in(["x", "nothing"]) == []
 
 

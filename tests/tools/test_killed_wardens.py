@@ -70,6 +70,7 @@ async def test_a_killed_warden_takes_no_other_command_along(env, tmp_path):
     assert (finished.exit_code, finished.output.text, finished.trouble) == (0, "whole\n", None)
 
 
+@pytest.mark.slow
 async def test_the_result_says_that_a_killed_launcher_and_warden_free_daemons(env, marker, tmp_path):
     """No process is left that could find them; the owner does not claim that all is ended."""
     command = "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); " + DAEMON + "kill -9 $PPID; sleep 1000"

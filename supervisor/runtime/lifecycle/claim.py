@@ -33,6 +33,7 @@ from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeO
 from supervisor.core.rows import JournalEntry, RunnableSession
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.journal.pages import pages_of, parts_of
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -73,15 +74,17 @@ class Claims:
         rather than leave it out.
         """
         wanted, taken = list(roots), list[str]()
-        for start in range(0, len(wanted), STEP):
-            taken += await self._take(wanted[start : start + STEP], only_one=only_one)
+        for some in parts_of(wanted, STEP):
+            taken += await self._take(some, only_one=only_one)
             await checkpoint()
         return taken
 
-    async def _take(self, wanted: list[str], *, only_one: bool) -> list[str]:
-        def plan(view: View) -> tuple[list[Entry], tuple[list[str], Sequence[RunnableSession] | None]]:
-            rows = _find_open_in(view.store, wanted)
-            agents = {row.id: row.agent for row in rows or ()}
+    async def _take(self, wanted: Sequence[str], *, only_one: bool) -> list[str]:
+        taken, rows = list[str](), list[Sequence[RunnableSession] | None]()
+
+        def plan(view: View) -> list[Entry]:
+            rows[:] = [_find_open_in(view.store, wanted)]
+            agents = {row.id: row.agent for row in rows[0] or ()}
             ended = [root for root in wanted if root not in agents]
             agents |= {row.id: row.agent for row in view.store.get_sessions(ended)}
             why = {root: _why_only_a_command(view, root, agents.get(root)) for root in wanted}
@@ -93,44 +96,50 @@ class Claims:
                         raise UnknownAgent(reason)
                     if (owner := others.get(root)) is not None:
                         raise TreeOwned(root, str(owner))
-            taken = [root for root in here if root not in others]
-            return [], (taken, rows and [row for row in rows if row.root in taken])
+            taken[:] = [root for root in here if root not in others]
+            return []
 
-        taken, rows = await self._attempts.journal.append_with_answer(plan)
-        while True:  # they are ours, whether the store answers now
+        try:
+            await self._attempts.journal.append(plan)
+        finally:  # a native cancellation may come with the commit
+            await self._run([root for root in taken if self._attempts.journal.store.owns(root)], *rows)
+        return taken
+
+    async def _run(self, taken: list[str], rows: Sequence[RunnableSession] | None = None) -> None:
+        """Run the trees that were taken: they are ours, whether the store answers now. `rows`: the open sessions of
+        these trees, and perhaps of others, as they were when the trees were taken."""
+        mine = rows and [row for row in rows if row.root in taken]
+        while True:
             try:
-                await self._launcher.recover(*taken, rows=rows)
+                self._launcher.recover(*taken, rows=mine)
             except StoreAway:
+                mine = None  # they may be others when it is back
                 await anyio.sleep(SHARE_SECONDS)
             except StoreUnreadable:
-                await self._recover_each(taken)
-                return taken
+                return self._run_each(taken)
             else:
-                return taken
+                return None
 
-    async def _recover_each(self, taken: list[str]) -> None:
+    def _run_each(self, taken: list[str]) -> None:
         for root in taken:
             try:
-                await self._launcher.recover(root)
+                self._launcher.recover(root)
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
 
     async def find_open(self) -> dict[str, list[RunnableSession]]:
         """Return the open sessions of the store, by root."""
-        store, after = self._attempts.journal.store, 0
         trees: dict[str, list[RunnableSession]] = {}
-        while rows := store.find_open(after, STEP):
+        for rows in pages_of(self._attempts.journal.store.find_open, STEP):
             for row in rows:
                 trees.setdefault(row.root, []).append(row)
-            after = rows[-1].position
             await checkpoint()
         return trees
 
     async def without_owner(self, roots: Iterable[str]) -> list[str]:
         """Return those of these trees that no process owns."""
-        asked, found = list(roots), list[str]()
-        for start in range(0, len(asked), STEP):
-            some = asked[start : start + STEP]
+        found = list[str]()
+        for some in parts_of(list(roots), STEP):
             owners = self._attempts.journal.store.get_owners(some)
             found += [root for root in some if root not in owners]
             await checkpoint()
@@ -157,8 +166,8 @@ def refuse_of_command(view: View, root: str) -> None:
 def _why_only_a_command(view: View, root: str, agent: str | None) -> str | None:
     if agent not in COMMAND_AGENTS:
         return None  # decided without reading its journal: a daemon claims many trees at its start
-    state = view.session(root)
-    if state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
+    state = view.find_readable(root)  # what a newer program has written is told when the tree is run
+    if state is not None and state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
         return f"session {root} cannot be run here: {why}"
     return None
 
@@ -226,8 +235,8 @@ class ClaimLoop:
 
     async def _tell(self, taken: list[str]) -> None:
         """Log the trees that this process runs from now on."""
-        for start in range(0, len(taken) if log.is_heard else 0, STEP):
-            for row in self._store.get_sessions(taken[start : start + STEP]):
+        for some in parts_of(taken if log.is_heard else [], STEP):
+            for row in self._store.get_sessions(some):
                 log.info("tree.claimed", session=row.id, agent=row.agent)
             await checkpoint()
 
@@ -248,8 +257,8 @@ class ClaimLoop:
         and the owners of the others."""
         begun, owners = sorted(self._begun_elsewhere), set[str]()
         roots = list(dict.fromkeys(row.root for row in self._store.get_sessions(begun) if row.outcome is None))
-        for start in range(0, len(roots), STEP):
-            owners |= {owner.id for owner in self._store.get_owners(roots[start : start + STEP]).values()}
+        for some in parts_of(roots, STEP):
+            owners |= {owner.id for owner in self._store.get_owners(some).values()}
             await checkpoint()
         unowned = await self._claims.without_owner(roots)
         self._begun_elsewhere.difference_update(begun)
@@ -261,13 +270,13 @@ class ClaimLoop:
         since = self._attempts.clock.now() - SILENT
         old = [root for root in unowned if _is_old(trees[root], since)]
         asking = set[str]()
-        for start in range(0, len(old), STEP):
-            asking |= self._asking(old[start : start + STEP])
+        for some in parts_of(old, STEP):
+            asking |= self._asking(some)
             await checkpoint()
         silent = {root for root in old if root not in asking and await self._is_silent(trees[root])}
         return [root for root in unowned if root not in silent] + self._claims.find_with_jobs()
 
-    def _asking(self, roots: list[str]) -> set[str]:
+    def _asking(self, roots: Sequence[str]) -> set[str]:
         """Return those of these trees in which an approval is pending."""
         found = set[str]()
         while roots and (page := self._store.find_asked_in(roots, 0, STEP)):
@@ -288,7 +297,8 @@ class ClaimLoop:
         try:
             for row in rows:
                 await checkpoint()
-                journal = store.journal(row.id)
+                if not (journal := store.journal(row.id)):
+                    continue  # it has ended, and was pruned, since it was listed
                 if journal[-1].event.at > since:  # `last_at` of the index is only approximate
                     return False
                 if _has_something_to_do(replay_journal(row.id, [entry.event for entry in journal])):
@@ -316,7 +326,7 @@ def _has_something_to_do(state: SessionState) -> bool:
     return is_decided or has_timer or bool(state.inbox) or state.cancel is not None or not state.attempts
 
 
-def _find_open_in(store: Store, roots: list[str]) -> Sequence[RunnableSession] | None:
+def _find_open_in(store: Store, roots: Sequence[str]) -> Sequence[RunnableSession] | None:
     """Return the open sessions of trees; None if one of them is unreadable, which is told when it is to run."""
     try:
         return store.find_open_in(roots)

@@ -13,6 +13,7 @@ Rules
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from operator import attrgetter
 from typing import Any, Literal
 
 import anyio
@@ -24,6 +25,7 @@ from supervisor.core.rows import RunnableSession
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval
 from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.journal.pages import pages_in
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -78,9 +80,10 @@ class Launcher:
         """The session that was the last to begin an attempt at its last chance, and when the next one may begin even if
         that attempt is still barren, on the loop's clock."""
 
-    async def recover(self, *roots: str, rows: Sequence[RunnableSession] | None = None) -> None:
-        """Launch each open session that can go on, in trees that this process owns. A timer wakes the others. `rows`:
-        the open sessions of these trees, if they were read when the trees were claimed."""
+    def recover(self, *roots: str, rows: Sequence[RunnableSession] | None = None) -> None:
+        """Launch each open session that can go on, in trees that this process owns. A timer wakes the others. Nothing
+        is awaited here, so no cancellation comes between a claim and this. `rows`: the open sessions of these trees, if
+        they were read when the trees were claimed."""
         asked, waiting = self._pending_in(roots), dict[str, None]()
         if rows is None:
             rows = self._journal.store.find_open_in(roots)
@@ -102,15 +105,11 @@ class Launcher:
             self.sleeps_for_budget.send(root)
 
     def _pending_in(self, roots: Sequence[str]) -> dict[str, list[Approval]]:
-        """Return what is pending in trees, by root. A page may end within a tree."""
-        found, after = dict[str, list[Approval]](), 0
-        while roots:
-            page = self._journal.store.find_asked_in(roots, after, PAGE)
+        """Return what is pending in trees, by root."""
+        found = dict[str, list[Approval]]()
+        for page in pages_in(roots, self._journal.store.find_asked_in, PAGE, attrgetter("root_session")):
             for approval in page:
                 found.setdefault(approval.root_session, []).append(approval)
-            if len(page) < PAGE:
-                break
-            roots, after = roots[roots.index(page[-1].root_session) :], page[-1].position
         return found
 
     def wake_at(self, session: str, deadline: float) -> None:

@@ -51,12 +51,14 @@ from supervisor.core.events.asking import (
     target_of,
 )
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
+from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.gathered import SELDOM_SECONDS
-from supervisor.runtime.people.poster import Poster
+from supervisor.runtime.people.poster import UNREAD_SECONDS, Poster
 from supervisor.runtime.people.remind import Reminding
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.inputs import Inputs
@@ -117,8 +119,20 @@ class LocalCards:
         return self._runner.clock.now()
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-        alarm = self._runner.alarm
-        return partial(alarm.take_back, alarm.at(anyio.current_time() + seconds, callback))
+        alarm, planned = self._runner.alarm, list[Appointment]()
+
+        def plan(wait: float) -> None:
+            planned[:] = [alarm.at(anyio.current_time() + wait, call)]
+
+        def call() -> None:
+            try:
+                callback()
+            except StoreError as error:
+                log.error("approvals.not_read", reason=str(error))
+                plan(UNREAD_SECONDS)
+
+        plan(seconds)
+        return lambda: alarm.take_back(planned[0])
 
     def read(self, approval: Approval) -> Approval | None:
         try:
@@ -348,8 +362,7 @@ class Posting:
     async def _look_around(self) -> None:
         """Find the approvals that were asked before this process began, and that it has to show: a daemon those that
         are not shown, any other process those whose cards on its channels no process renews."""
-        after, store = 0, self._store
-        while found := store.find_approvals(after=after, limit=PAGE):
+        for found in pages_of(self._store.find_approvals, PAGE):
             for approval in found:
                 if approval.id in self._known:
                     continue
@@ -358,9 +371,8 @@ class Posting:
                 elif not self._serves(approval.root_session):
                     self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)
-                elif not store.owns(approval.root_session):
+                elif not self._store.owns(approval.root_session):
                     self._take(approval)
-            after = found[-1].position
             await anyio.lowlevel.checkpoint()
 
     def _renew_left(self, approval: Approval) -> None:

@@ -537,7 +537,7 @@ class PostgresStore(IndexReads):
     def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
         return self._trees.claim(roots)
 
-    def find_open(self, after: int, limit: int) -> list[RunnableSession]:
+    def find_open(self, *, after: int, limit: int) -> list[RunnableSession]:
         return [columns.runnable(row) for row in self._read("sessions_open", after, limit)]
 
     def find_open_in(self, roots: Sequence[str]) -> list[RunnableSession]:
