@@ -322,6 +322,7 @@ async def _host(
                     runner.attempts.suspend_all("the supervisor failed")  # so no run fails
                     runner.bodies.forsake_threads()
                     raise
+            runner.attempts.serve_in(None)
             writer.cancel_scope.cancel()
 
 

@@ -14,6 +14,7 @@ from supervisor import (
     MemoryStore,
     NotFound,
     Schedule,
+    SqliteStore,
     StoreUnreadable,
     UnknownAgent,
     agent,
@@ -21,11 +22,7 @@ from supervisor import (
 )
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.marker import CALL_MARKER
-from supervisor.core.store_urls import read_temporal_url
 from supervisor.testing import wall_clock
-from supervisor.wiring.config import Configuration
-from supervisor.wiring.daemon import settle
-from supervisor.wiring.starts import SchedulePart
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -243,6 +240,16 @@ async def test_a_schedule_is_added_once_and_another_one_of_its_name_is_refused()
             await supervisor.change_schedule("other", "paused")
 
 
+async def test_a_change_by_another_word_is_refused(tmp_path):
+    """No process could read the journal of schedules any more, and no schedule would begin."""
+    async with opened(SqliteStore(tmp_path / "state.db"), agents=[report]) as supervisor:
+        await supervisor.add_schedule(hourly())
+        with pytest.raises(InvalidInput, match="can be paused, running or removed, not 'pause'"):
+            await supervisor.change_schedule("hourly", "pause")
+    async with opened(SqliteStore(tmp_path / "state.db")) as supervisor:
+        assert [each.is_paused for each in await supervisor.find_schedules()] == [False]
+
+
 async def test_a_process_without_the_agent_begins_nothing(wall):
     """It leaves the instant to another one."""
     store = MemoryStore()
@@ -385,22 +392,6 @@ async def test_a_session_that_cannot_be_read_keeps_no_schedule_from_beginning(wa
     begun = {each.schedule: each.became for each in events(store, SCHEDULES, e.ScheduleHandled)}
     assert begun == {"first": "begun" if hours < 1 else "skipped", "second": "begun"}
     assert len(events(store, SCHEDULES, e.ScheduleHandled)) == 4
-
-
-async def test_a_schedule_is_refused_on_temporal(tmp_path):
-    """With a sentence that says what to do instead."""
-    named = read_temporal_url("temporal://localhost:7233/default")
-    part = SchedulePart(agent="report", cron="0 3 * * *")
-    with pytest.raises(InvalidInput, match="cron job"):
-        settle(
-            Configuration(schedules={"nightly": part}),
-            store=tmp_path / "s",
-            agents=[],
-            host=None,
-            port=0,
-            operator=None,
-            temporal=named,
-        )
 
 
 @pytest.mark.parametrize("day", [datetime(2027, 3, 28, tzinfo=UTC), datetime(2027, 10, 31, tzinfo=UTC)])

@@ -7,7 +7,6 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
 from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable, TreeOwned
@@ -61,17 +60,21 @@ class View:
                 self._absent.add(session)
         return state
 
+    def find_readable(self, session: str) -> SessionState | None:
+        """As `find_session`, in a plan about many trees: None, too, for a journal that cannot be read. Its tree cannot
+        run, and stops no other."""
+        if session in self.store.unreadable:
+            return None
+        try:
+            return self.find_session(session)
+        except StoreUnreadable:
+            return None
+
     def session(self, session: str) -> SessionState:
         """Return a session's state; do not change it. Raises NotFound."""
         if (state := self.find_session(session)) is None:
             raise NotFound(f"there is no session {session} in {self.store.name}")
         return state
-
-    def find_readable(self, session: str) -> SessionState | None:
-        """Return a session's state; None if there is no such session, or if its journal cannot be read."""
-        with suppress(StoreUnreadable):
-            return self.find_session(session)
-        return None
 
     def own_journal(self, name: str, type_: type[S], what: str, so: str) -> S:
         """Return the state of a journal of the store itself. Raises StoreUnreadable, which says `what` cannot be read,

@@ -67,13 +67,15 @@ class Attempts:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def serve_in(self, tasks: TaskGroup) -> None:
-        """Run attempts in this task group from now on. Only its owner cancels it."""
+    def serve_in(self, tasks: TaskGroup | None) -> None:
+        """Run attempts in this task group from now on. Only its owner cancels it. None: it has ended."""
         self._tasks = tasks
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
-        """Start a task that counts as work until it ends."""
-        self.start_entered(self._count, fn, *args)
+        """Start a task that counts as work until it ends. After the end of the supervisor none begins: what other
+        processes commit is for the next process of the tree."""
+        if self._tasks is not None:
+            self.start_entered(self._count, fn, *args)
 
     def start_entered(self, task: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """As `start_soon`, for a task that enters this object itself. That saves one frame of memory for each task."""

@@ -219,11 +219,11 @@ class Call(ABC):
 
         def plan(view: View) -> Iterable[Entry]:
             session, state = self.attempt.session, view.session(self.attempt.session)
-            ruled = None if refusal else self.ask_rules(view, state, content)
+            at = self.now()  # the one instant at which rules are judged, and that is journaled
+            ruled = None if refusal else self.ask_rules(view, state, content, at)
             if ruled is not None and ruled[0] == own_policy == "allow" and any(map(is_allowance, ruled[1])):
                 ruled = None  # it runs without an allowance, too
             policy = own_policy if ruled is None else ruled[0]
-            at = self.now()
             allowed_by = tuple(filter(is_allowance, ruled[1])) if ruled is not None and policy == "allow" else ()
             request = e.ToolCallRequested(
                 at=at,
@@ -270,7 +270,7 @@ class Call(ABC):
         patterns = self._offered if has_news else grantable
         return replace(
             request,
-            why=self._why(ruled, view, state) if has_news else "",
+            why=self._why(ruled, view, state, request.at) if has_news else "",
             note=self._note(state) if has_news else "",
             approval=approval,
             patterns=patterns(self.content) if ruled is None or not has_news else (),
@@ -289,9 +289,9 @@ class Call(ABC):
         settle = environment.settle if self.settled is None else partial(_given, self.settled)
         return offered(content, settled=settle(named_edits(content)), ours=environment.files_of_ours())
 
-    def _why(self, ruled: Ruled | None, view: View, state: SessionState) -> str:
+    def _why(self, ruled: Ruled | None, view: View, state: SessionState, now: datetime) -> str:
         rules, own = self.attempt.host.rules, self.attempt.spec.rules
-        found = rules.why(ruled, view, state.facts, self.content, own, self.now())
+        found = rules.why(ruled, view, state.facts, self.content, own, now)
         return printable_text(found)
 
     def _note(self, state: SessionState) -> str:
@@ -309,7 +309,7 @@ class Call(ABC):
         return f"{', '.join(dict.fromkeys(who))} denied the same call just before{times}" if who else ""
 
     def ask_rules(
-        self, view: View, state: SessionState, content: CallContent, kept: Collection[str] = ()
+        self, view: View, state: SessionState, content: CallContent, now: datetime, kept: Collection[str] = ()
     ) -> Ruled | None:
         """Return the policy that the rules give the call, and the rules it is from; None if its own policy decides. Its
         paths are settled each time, so before the effect they are what they are then. `kept`: as in `of_call`."""
@@ -319,7 +319,7 @@ class Call(ABC):
             view,
             state.facts,
             content,
-            self.now(),
+            now,
             kept=kept,
             settle=environment.settle if self.settled is None else partial(_given, self.settled),
             ours=environment.files_of_ours,
@@ -331,7 +331,7 @@ class Call(ABC):
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
         content = self.content_now
-        ruled = self.ask_rules(view, state, content, record.request.allowances)
+        ruled = self.ask_rules(view, state, content, self.now(), record.request.allowances)
         why = why_not_begun(
             None if ruled is None else first_of(ruled),
             self.own_policy(record.arguments) if ruled is None else ruled[0],

@@ -29,6 +29,7 @@ from supervisor.core.usage import Usage
 from supervisor.core.values import URGENCIES, Message, ReportKind, ToolCall, ToolResult, Urgency
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
+from supervisor.runtime.attempt.settling import Settling
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Said, run
 from supervisor.runtime.operations.children import LocalChild, spawn
@@ -193,7 +194,8 @@ class LocalContext(LocalOperations, Context):
         number = split_operation_id(opened)[1]
         try:
             async with anyio.create_task_group() as tasks:
-                yield _Group(self, f"group{number}" if not depth else f"group{depth}-{number}", tasks)
+                name = f"group{number}" if not depth else f"group{depth}-{number}"
+                yield _Group(self, name, tasks, self._attempt.settling)
         finally:
             self._attempt.complete(opened)
 
@@ -214,6 +216,7 @@ class LocalContext(LocalOperations, Context):
                 with self._attempt.watch.working(model_call=True, on_silence=on_silence):
                     yield
         finally:
+            self._attempt.settling.begin()  # a timer or a socket may have led to this step
             self._attempt.check_quiet()  # the attempt may only wait from now on
 
     def heartbeat(self) -> None:
@@ -299,10 +302,11 @@ def _checked(name: str, what: str) -> str:
 class _Group(TaskGroup):
     """Numbers its children in program order, so that each has its own branch in every attempt."""
 
-    def __init__(self, context: LocalContext, name: str, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, context: LocalContext, name: str, tasks: anyio.abc.TaskGroup, settling: Settling) -> None:
         self._context = context
         self._name = name
         self._tasks = tasks
+        self._settling = settling
         self._number = 0
 
     def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
@@ -317,4 +321,5 @@ class _Group(TaskGroup):
         except ValueError:  # a builtin without a signature
             pass
         self._number += 1
+        self._settling.begin()  # as above
         self._tasks.start_soon(fn, self._context.branch(f"{self._name}.{self._number}"), *args)

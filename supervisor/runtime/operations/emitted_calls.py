@@ -133,7 +133,9 @@ class RefusedCall(Call):
     def value_type(self) -> Any:
         return Any
 
-    def ask_rules(self, view: View, state: SessionState, content: CallContent, kept: Collection[str] = ()) -> None:
+    def ask_rules(
+        self, view: View, state: SessionState, content: CallContent, now: datetime, kept: Collection[str] = ()
+    ) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:

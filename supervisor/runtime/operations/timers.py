@@ -14,7 +14,7 @@ import anyio
 
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, StoreError, Suspended
+from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.events import WaitKind
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
@@ -154,7 +154,7 @@ class DurableTimer:
                     self.scope.cancel()
                 finally:
                     await attempt.leave(self._operation)
-        except (Suspended, StoreError):
+        except (RunStopping, StoreError, Suspended):
             pass  # the agent's own tasks get the same exception, and unwind
         finally:
             self._has_fired.set()

@@ -98,12 +98,14 @@ async def decide_in_tree(
         for place, each in enumerate(found):
             if isinstance(each, DecisionResult):
                 continue
+            length = len(view.rows)
             try:
                 entries, result = _entries(runner, view, each, how)
+                for entry in entries:
+                    view.take(*entry)
             except (InvalidInput, StoreUnreadable) as error:
-                entries, result = [], _refused(runner, each.approval, error, how)
-            for entry in entries:
-                view.take(*entry)
+                view.cut(length)
+                result = _refused(runner, each.approval, error, how)
             if result is not None:
                 results[place] = result
         return []

@@ -47,8 +47,8 @@ async def hush(
 
     def plan(view: View) -> tuple[list[Entry], tuple[str, ...]]:
         read = (view.store.get_approval(each) for each in found)
-        waits = [each for each in read if each is not None and each.status == "pending"]
-        waits = [each for each in waits if view.find_readable(each.session) is not None]
+        pending = [each for each in read if each is not None and each.status == "pending"]
+        waits = [each for each in pending if view.find_readable(each.session) is not None]
         now = runner.clock.now()
         new = (each for each in waits if not _is_said(each, who, until, is_on_it=is_on_it))
         said: list[Entry] = [(each.session, _hushed(each, now, who, until, channel, is_on_it=is_on_it)) for each in new]

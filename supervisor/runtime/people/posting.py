@@ -40,7 +40,7 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import PENDING, ApprovalState, Left, fold, telling_now
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.declarations.previews import PREVIEW_SECONDS
-from supervisor.core.errors import StoreError
+from supervisor.core.errors import StoreError, StoreUnreadable
 from supervisor.core.events.asking import (
     CardBegun,
     CardEvent,
@@ -165,7 +165,7 @@ class LocalCards:
             for each, state in zip(due, known, strict=True):
                 left = self._state(each, view.store, after, state).left.get(target, Left())
                 before.append(telling_now(left, each.reminded_at, self._me, now, lasts))
-                if before[-1] is None and view.find_session(each.session) is not None:
+                if before[-1] is None and view.find_readable(each.session) is not None:
                     begun = ReminderBegun(at=now, approval=each.id, due=each.reminded_at or now, by=self._me, **where)
                     entries.append((each.session, begun))
             return entries, before
@@ -174,7 +174,10 @@ class LocalCards:
 
     def _state(self, approval: Approval, store: Store, after: int, state: ApprovalState) -> ApprovalState:
         """Return what is noted after a position of the messages that told of an approval."""
-        entries = store.journal(approval.session, after, only=_TELLING)
+        try:
+            entries = store.journal(approval.session, after, only=_TELLING)
+        except StoreUnreadable:
+            return state
         return fold((entry.event for entry in entries), approval.id, state)
 
     async def note(self, approval: Approval, event: CardEvent | ReminderEvent) -> None:

@@ -23,6 +23,7 @@ from supervisor.runtime.journal.view import Entry, View
 
 LATE: Final = timedelta(seconds=60)
 """An instant that is found later than this was missed: no process ran, or the machine slept."""
+NO_PROCESS: Final = "no process was there to begin it"
 
 
 def timetable(view: View) -> Timetable:
@@ -86,7 +87,7 @@ def instant_handled(view: View, schedule: Schedule, instant: datetime, now: date
     if known is None or known.is_paused or not (instant > known.handled or is_waiting):
         return None
     if not is_waiting and schedule.if_missed == "skip" and now - instant > LATE:
-        return _skipped(schedule, instant, now, "no process was there to begin it")
+        return _skipped(schedule, instant, now, NO_PROCESS)
     before = known.session
     if before is None or not _is_open(view, before) or schedule.if_running == "beside":
         return e.ScheduleHandled(
