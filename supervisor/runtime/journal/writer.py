@@ -336,7 +336,7 @@ class Journal:
 
     async def _wait_for_more(self) -> None:
         """Wait while callers in the batch are going to append more: an agent is given its results one by one, and
-        begins its next operation after each."""
+        begins its next operation after each. For a server, wait while the batch grows."""
         until = self._duration() + MORE_SECONDS
         while self._more and self._duration() < until:
             goes_on = next(iter(self._more))
@@ -345,6 +345,11 @@ class Journal:
             else:
                 del self._more[goes_on]
         self._more.clear()
+        known = FEW  # a round trip to a server costs as much as many entries: it is made when no more of them come
+        while self.store.is_shared and known < len(self._gathering.slots) and self._duration() < until:
+            known = len(self._gathering.slots)
+            await checkpoint()
+            await checkpoint()  # a task that a commit has woken appends in its next step, or in the one after it
 
     async def _commit_gathered(self) -> None:
         self._is_committing = True
