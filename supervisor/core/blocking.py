@@ -41,3 +41,8 @@ def is_known(known: Block, found: Block) -> bool:
     """Whether an earlier attempt was blocked in the same way, so that the journal need not say it again."""
     is_now_certain = known.is_presumed and not found.is_presumed
     return not is_now_certain and msgspec.structs.replace(known, is_presumed=found.is_presumed) == found
+
+
+def blocked_at(waiting_for: tuple[str, ...] | None) -> int | None:
+    """Return the position of the entry that says why a run is blocked, which waits for this; None if it is not."""
+    return int(waiting_for[1]) if waiting_for is not None and waiting_for[:1] == (BLOCKED,) else None

@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from supervisor.core import budgets, limits
+from supervisor.core.blocking import blocked_at
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events import AnyEvent
 from supervisor.core.text.words import words_of
@@ -70,35 +72,53 @@ class Continued(NamedTuple):
     next: int | None
 
 
-class SessionRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A session as in the store's index, without reading its journal."""
+class RunnableSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one must know of an open session to run it, without reading its journal."""
 
     id: str
-    parent: str | None
     root: str
     agent: str
+    due_at: datetime | None
+    last_at: datetime
+    """When the session was last heard of, to the hour; an automatic resume skips older sessions (R5)."""
+    waiting_for: tuple[str, ...] | None
+    """What wakes it, while it is asleep: it was passivated, and no event that it waits for has come since."""
+    position: int = 0
+    """The position of the session's first entry; sessions are ordered by it."""
+
+    @property
+    def is_asleep(self) -> bool:
+        return self.waiting_for is not None
+
+    @property
+    def blocked(self) -> int | None:
+        """The position of the entry that says why its code cannot follow it; None if it is not blocked. A blocked
+        session is asleep, and no event wakes it."""
+        return blocked_at(self.waiting_for)
+
+    @property
+    def waits_for_budget(self) -> bool:
+        """It is asleep, and waits for a decision about a budget."""
+        return any(key.startswith(budgets.KEY) for key in self.waiting_for or ())
+
+    @property
+    def waits_for_limit(self) -> bool:
+        """It is asleep, and waits for a place of a limit."""
+        return any(key.startswith(limits.KEY) for key in self.waiting_for or ())
+
+
+class SessionRow(RunnableSession, frozen=True, kw_only=True, gc=False):
+    """A session as in the store's index, without reading its journal."""
+
+    parent: str | None
     path: tuple[str, ...]
     requester: str
     cwd: str
     created_at: datetime
-    is_asleep: bool
-    """It was passivated, and no event that it waits for has come since."""
-    due_at: datetime | None
-    last_at: datetime
-    """When the session was last heard of, to the hour; an automatic resume skips older sessions (R5)."""
     outcome: Outcome[Any] | None
     ended_at: datetime | None
-    position: int = 0
-    """The position of the session's first entry; sessions are ordered by it."""
-    blocked: int | None = None
-    """The position of the entry that says why its code cannot follow it; None if it is not blocked. A blocked session
-    is asleep, and no event wakes it."""
     runs: int = 0
     """How many runs it has begun."""
-    waits_for_budget: bool = False
-    """It is asleep, and waits for a decision about a budget."""
-    waits_for_limit: bool = False
-    """It is asleep, and waits for a place of a limit."""
     spent: Spent = NOTHING
     spent_below: Spent = NOTHING
     """What the sessions below it have spent."""

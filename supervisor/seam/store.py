@@ -1,13 +1,13 @@
 """The interface of a store, and what a store promises."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from supervisor.core.errors import StoreRefused
-from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, SessionRow
+from supervisor.core.rows import ApprovalFilter, Continued, Counts, JournalEntry, Owner, RunnableSession, SessionRow
 from supervisor.core.values import Approval
 
 
@@ -81,6 +81,12 @@ class Store(ABC):
         have none.
         """
 
+    def send(self) -> Iterator[int]:
+        """Begin to commit, and wait for nothing: yield a descriptor each time that the caller has to wait until it is
+        readable. Then `commit` returns without a wait. Raises BlockingIOError if only `commit` can go on, and may take
+        long: the caller runs it in a thread."""
+        raise BlockingIOError
+
     @abstractmethod
     def commit(self) -> None:
         """Sync to disk. Raises StoreRefused if nothing was written, Overtaken if the plans may run again at once,
@@ -89,6 +95,10 @@ class Store(ABC):
     @abstractmethod
     def rollback(self) -> None:
         """Undo the transaction. Idempotent."""
+
+    def end_reading(self) -> None:
+        """End a transaction that has written nothing. Raises Overtaken if its plans may not have seen the present."""
+        self.rollback()
 
     @property
     def jobs_folder(self) -> str | None:
@@ -264,7 +274,12 @@ class Store(ABC):
         store on another machine does it by one query."""
         return {root: owner for root in roots if (owner := self.claim(root)) is not None}
 
-    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
+    def find_open(self, *, after: int, limit: int) -> Sequence[RunnableSession]:
+        """Return open sessions after a position, at most `limit`, parents before children. A store on another machine
+        reads only what it returns."""
+        return self.find_sessions(is_open=True, after=after, limit=limit)
+
+    def find_open_in(self, roots: Sequence[str]) -> Sequence[RunnableSession]:
         """Return the open sessions of some trees, parents before children. A store on another machine does it by one
         query."""
         return [row for root in roots for row in self.find_sessions(root=root, is_open=True)]

@@ -77,10 +77,10 @@ class JobWatch:
     def untold(self) -> Iterable[str]:
         return () if self._store.jobs_folder is None else _untold(self._store.jobs_folder)
 
-    def recover(self, root: str) -> None:
-        """Watch the jobs of a tree whose end is not journaled, from the next look on."""
+    def recover(self, roots: Iterable[str]) -> None:
+        """Watch the jobs of trees whose end is not journaled, from the next look on."""
         if self._store.jobs_folder is not None and Path(self._store.jobs_folder).is_dir():
-            self._claimed.add(root)
+            self._claimed.update(roots)
             self._has_jobs.set()
 
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 from postgres_server import ask, run_client
-from store_stories import append, created, started
+from store_stories import append, created, finished, started
 
 from supervisor import (
     Approve,
@@ -37,7 +37,7 @@ from supervisor.runtime.clock.clock import Clock
 from supervisor.runtime.lifecycle.leading import root_of_channel
 from supervisor.store.postgres.pulse import LOOK_SECONDS
 from supervisor.store.postgres.server import Address
-from supervisor.store.postgres.store import PostgresStore
+from supervisor.store.postgres.store import ALONE, PostgresStore
 from supervisor.system.identity import HOST, host_of, is_elsewhere, is_here
 from supervisor.system.inside import refuse_below_owner
 from supervisor.system.machine import NAMESPACE
@@ -105,28 +105,34 @@ def test_reads_of_one_instant_go_on_over_another_connection_if_it_is_still_the_p
     assert first.counts().sessions == has_moved
 
 
+@pytest.mark.parametrize("is_alone", [True, False], ids=["in one piece", "under the lock"])
 @pytest.mark.parametrize("is_there", [True, False], ids=["committed", "not committed"])
-def test_a_commit_whose_answer_is_lost_is_looked_up_by_its_token_and_written_once(stores, is_there):
+def test_a_commit_whose_answer_is_lost_is_looked_up_by_its_token_and_written_once(stores, is_there, is_alone):
     """A connection that breaks around COMMIT leaves one copy of the entries, whether COMMIT had reached the server."""
     first, second = stores
+    append(first, ("one", created("one")), ("one", started()), ("one", finished()))
+    if is_alone:
+        first.attend()
+        first._alone = ALONE
     assert first.begin()
-    first.write([_created(1, "one")])
-    send = first._send
+    first.write([JournalEntry(4, "one", started())])
+    send = first._begin_commit
 
-    def cut(connection, *, and_commit):
-        first._send = send
+    def cut(connection):
+        first._begin_commit = send
         if is_there:
-            send(connection, and_commit=and_commit)
+            send(connection)
+            first._writer.pieces(connection).finish()
         connection.close()
         raise psycopg.OperationalError("cut")
 
-    first._send = cut
+    first._begin_commit = cut
     first.commit()
-    assert [row.session for row in second.rows(0)] == ["one"]
+    assert [row.position for row in second.rows(0)] == [1, 2, 3, 4]
     assert first.begin()
-    first.write([_created(2, "two")])
+    first.write([_created(5, "two")])
     first.commit()
-    assert [row.position for row in second.rows(0)] == [1, 2]
+    assert [row.position for row in second.rows(0)] == [1, 2, 3, 4, 5]
 
 
 def test_one_process_at_a_time_is_in_a_transaction_and_no_method_waits(stores):

@@ -19,9 +19,11 @@ from store_stories import (
 )
 
 from supervisor.core import events as e
+from supervisor.core.blocking import Block
 from supervisor.core.cursors import make_cursor, read_cursor
 from supervisor.core.errors import IllegalEvent, StoreUnreadable
 from supervisor.core.ids import RULES
+from supervisor.core.rows import RunnableSession
 from supervisor.core.sessions.state import replay_journal
 
 
@@ -315,6 +317,21 @@ def test_parents_are_found_before_their_children(store):
     assert [(row.id, row.parent) for row in store.find_sessions(root="r")] == [("r", None), ("c", "r"), ("b", "c")]
     assert [row.id for row in store.find_sessions()] == ["r", "x", "c", "b"]
     assert store.find_sessions(root="c") == []
+
+
+def test_open_sessions_are_found_with_what_is_needed_to_run_them(store):
+    """In the store, or in some trees: asleep, blocked or awake, as the whole row says. An ended one is left out."""
+    append(store, ("r", created("r")), ("c", created("r", "r")), ("r", passivated("o#1", due_at=at(60))))
+    append(store, ("x", created("x")), ("x", started()), ("x", finished()), ("y", created("y")), ("y", started()))
+    append(store, ("y", e.RunBlocked(at=at(5), block=Block(why="path", cause="it asks for another call"))))
+    fields = RunnableSession.__struct_fields__
+    rows = [[getattr(row, name) for name in fields] for row in store.find_sessions(is_open=True)]
+    assert [row[0] for row in rows] == ["r", "c", "y"]
+    for found in (store.find_open(after=0, limit=9), store.find_open_in(["y", "x", "r"])):
+        assert sorted([getattr(row, name) for name in fields] for row in found) == sorted(rows)
+    assert [row.id for row in store.find_open(after=1, limit=1)] == ["c"]
+    assert [(row.is_asleep, row.blocked) for row in store.find_open(after=2, limit=9)] == [(True, 9)]
+    assert store.find_open_in(["x", "nothing"]) == []
 
 
 def test_a_store_says_where_the_journals_of_a_tree_go_on(store):

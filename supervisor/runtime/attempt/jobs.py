@@ -23,8 +23,8 @@ class Jobs(Protocol):
     def untold(self) -> Iterable[str]:
         """Return the sessions, of all trees in the store, with a job whose end is not in their journal."""
 
-    def recover(self, root: str) -> None:
-        """Watch the jobs of a tree that this process has claimed."""
+    def recover(self, roots: Iterable[str]) -> None:
+        """Watch the jobs of trees that this process has claimed."""
 
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:
         """Remove the logs of jobs whose session is gone; return how many jobs they are of, and their bytes.
@@ -54,7 +54,7 @@ class NoJobs:
     def untold(self) -> Iterable[str]:
         return ()
 
-    def recover(self, root: str) -> None:
+    def recover(self, roots: Iterable[str]) -> None:
         pass
 
     def clear_logs(self, is_gone: Callable[[str], bool], *, dry_run: bool) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""A worker thread for a commit on a slow disk, for which the loop must not wait (supervisor/system/interpreter.py)."""
+"""Waits for a commit that the loop must not be held for: of a slow disk, in a worker thread (system/interpreter.py); of
+a server, in the loop, until its answer can be read. Neither can be given up.
+"""
 
 import threading
 from collections.abc import Callable
@@ -30,3 +32,10 @@ async def in_thread(work: Callable[[], None]) -> None:
                 await anyio.to_thread.run_sync(do, limiter=anyio.CapacityLimiter(1))
     if came[0] is not None:
         raise came[0]
+
+
+async def until_readable(descriptor: int) -> None:
+    """Wait until a descriptor is readable, or a native cancellation comes. Call this under a shield, and again as long
+    as the answer is not there."""
+    with suppress(anyio.get_cancelled_exc_class()):
+        await anyio.wait_readable(descriptor)

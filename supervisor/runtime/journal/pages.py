@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Found)
 T = TypeVar("T")
 
 
-def pages_of(find: Callable[..., list[F]], most: int, *, after: int = 0, **only: Any) -> Iterator[list[F]]:
+def pages_of(find: Callable[..., Sequence[F]], most: int, *, after: int = 0, **only: Any) -> Iterator[Sequence[F]]:
     """Yield what `find` returns of what comes after a position, at most so many items at a time."""
     while page := find(**only, after=after, limit=most):
         yield page

@@ -15,7 +15,7 @@ Rules
   seen FEW commits, since more are probable. So does an agent that is about to be given more results: the writer waits
   for the plans that follow from them, for at most MORE seconds.
 - Only COMMIT is ever moved to a thread, and only while commits are slow: a busy loop starves a thread, and a slow disk
-  in the loop blocks all tasks. A store that machines share commits in a thread always: its server may not answer.
+  in the loop blocks all tasks. A store on a server is sent the commit, and the loop waits for the answer (Store.send).
 - A note (a deferred entry) needs no sync of its own. It counts at once in this process, and is written before the next
   append to its session. Entries that depend on it can only be committed after it (docs/project/architecture.md).
 - Before a plan runs, the writer applies the entries that other processes have committed, in the store's order.
@@ -37,7 +37,7 @@ from supervisor.core.events import AnyEvent
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.clock.bell import Bell
-from supervisor.runtime.journal.commit_thread import in_thread
+from supervisor.runtime.journal.commit_thread import in_thread, until_readable
 from supervisor.runtime.journal.view import Answering as Answering, Entry as Entry, Plan as Plan, View as View
 from supervisor.seam.store import Overtaken, Store, StoreAway
 from supervisor.system.forks import THIS_PROCESS, end_copy, inherited
@@ -336,7 +336,7 @@ class Journal:
 
     async def _wait_for_more(self) -> None:
         """Wait while callers in the batch are going to append more: an agent is given its results one by one, and
-        begins its next operation after each."""
+        begins its next operation after each. For a server, wait while the batch grows."""
         until = self._duration() + MORE_SECONDS
         while self._more and self._duration() < until:
             goes_on = next(iter(self._more))
@@ -345,6 +345,11 @@ class Journal:
             else:
                 del self._more[goes_on]
         self._more.clear()
+        known = FEW  # a round trip to a server costs as much as many entries: it is made when no more of them come
+        while self.store.is_shared and known < len(self._gathering.slots) and self._duration() < until:
+            known = len(self._gathering.slots)
+            await checkpoint()
+            await checkpoint()  # a task that a commit has woken appends in its next step, or in the one after it
 
     async def _commit_gathered(self) -> None:
         self._is_committing = True
@@ -365,11 +370,11 @@ class Journal:
             return
         with _Transaction(self, batch) as view:
             self._write(view, batch)
-            if self._commit_time < SLOW_COMMIT_SECONDS and not self.store.is_shared:
+            if view.is_empty or (self._commit_time < SLOW_COMMIT_SECONDS and not self.store.is_shared):
                 self._sync(view)
             else:
                 self._in_flight = view.drafts
-                await in_thread(partial(self._sync, view))
+                await self._sync_apart(view)
 
     def _begin(self) -> bool:
         try:
@@ -496,13 +501,23 @@ class Journal:
                 view.cut(length)
 
     def _sync(self, view: View) -> None:
-        if not view.rows and not view.has_claimed:
-            self.store.rollback()
+        if view.is_empty:
+            self.store.end_reading()
             return
         before = self._duration()
         self.store.commit()
         if self.store.is_durable:  # a store in memory needs no thread, and virtual time does not wait for threads
             self._commit_time = self._duration() - before
+
+    async def _sync_apart(self, view: View) -> None:
+        """As _sync, while other tasks run."""
+        try:
+            for descriptor in self.store.send():
+                await until_readable(descriptor)
+        except BlockingIOError:
+            await in_thread(partial(self._sync, view))
+        else:
+            self._sync(view)
 
     def _land(self, view: View) -> None:
         """Make the drafts the live state."""

@@ -17,7 +17,7 @@ Rules
 The module is longer than 400 lines because what is counted, granted and asked is one state.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -541,9 +541,9 @@ class Budgets:
 
     # -- sleepers ----------------------------------------------------------------------------------------------------
 
-    def recover(self, root: str, asked: Sequence[Approval]) -> None:
-        """Look at the questions of a tree that this process has claimed: today's budgets may be larger, or gone."""
-        sessions = {each.session for each in asked if is_aside(each.operation)}
+    def recover(self, trees: Mapping[str, Sequence[Approval]]) -> None:
+        """Look at the questions of trees that this process has claimed: today's budgets may be larger, or gone."""
+        sessions = {each.session for asked in trees.values() for each in asked if is_aside(each.operation)}
         if sessions:
             self._attempts.start_soon(self._look_again, sorted(sessions))
 

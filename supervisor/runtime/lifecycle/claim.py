@@ -20,7 +20,7 @@ Rules
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
@@ -30,7 +30,7 @@ from anyio.lowlevel import checkpoint
 from supervisor.core import events as e
 from supervisor.core.budgets import is_aside
 from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeOwned, UnknownAgent
-from supervisor.core.rows import JournalEntry, SessionRow
+from supervisor.core.rows import JournalEntry, RunnableSession
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.attempt.jobs import Jobs
 from supervisor.runtime.journal.pages import pages_of, parts_of
@@ -38,7 +38,7 @@ from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.launch import Launcher
-from supervisor.seam.store import StoreAway
+from supervisor.seam.store import Store, StoreAway
 from supervisor.system.loading import COMMAND_AGENTS, why_not_here
 from supervisor.system.logs import FactLog
 
@@ -80,11 +80,14 @@ class Claims:
         return taken
 
     async def _take(self, wanted: Sequence[str], *, only_one: bool) -> list[str]:
-        taken = list[str]()
+        taken, rows = list[str](), list[Sequence[RunnableSession] | None]()
 
         def plan(view: View) -> list[Entry]:
-            rows = {row.id: row for row in view.store.get_sessions(wanted)}
-            why = {root: _why_only_a_command(view, rows.get(root)) for root in wanted}
+            rows[:] = [_find_open_in(view.store, wanted)]
+            agents = {row.id: row.agent for row in rows[0] or ()}
+            ended = [root for root in wanted if root not in agents]
+            agents |= {row.id: row.agent for row in view.store.get_sessions(ended)}
+            why = {root: _why_only_a_command(view, root, agents.get(root)) for root in wanted}
             here = [root for root in wanted if why[root] is None]
             others = view.claim_all(here)
             if only_one:
@@ -99,33 +102,36 @@ class Claims:
         try:
             await self._attempts.journal.append(plan)
         finally:  # a native cancellation may come with the commit
-            await self.run(root for root in taken if self._attempts.journal.store.owns(root))
+            await self.run([root for root in taken if self._attempts.journal.store.owns(root)], *rows)
         return taken
 
-    async def run(self, roots: Iterable[str]) -> None:
-        """Run trees that this process has just claimed: they are ours, whether the store answers now."""
-        taken = list(roots)
+    async def run(self, taken: Sequence[str], rows: Sequence[RunnableSession] | None = None) -> None:
+        """Run trees that this process has just claimed: they are ours, whether the store answers now. `rows`: the open
+        sessions of these trees, and perhaps of others, as they were when the trees were claimed."""
+        roots = {*taken}
+        mine = rows and [row for row in rows if row.root in roots]
         while True:
             try:
-                self._launcher.recover(*taken)
+                self._launcher.recover(*taken, rows=mine)
             except StoreAway:
+                mine = None  # they may be others when it is back
                 await anyio.sleep(SHARE_SECONDS)
             except StoreUnreadable:
                 return self._run_each(taken)
             else:
                 return None
 
-    def _run_each(self, taken: list[str]) -> None:
+    def _run_each(self, taken: Iterable[str]) -> None:
         for root in taken:
             try:
                 self._launcher.recover(root)
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
 
-    async def find_open(self) -> dict[str, list[SessionRow]]:
+    async def find_open(self) -> dict[str, list[RunnableSession]]:
         """Return the open sessions of the store, by root."""
-        trees: dict[str, list[SessionRow]] = {}
-        for rows in pages_of(self._attempts.journal.store.find_sessions, STEP, is_open=True):
+        trees: dict[str, list[RunnableSession]] = {}
+        for rows in pages_of(self._attempts.journal.store.find_open, STEP):
             for row in rows:
                 trees.setdefault(row.root, []).append(row)
             await checkpoint()
@@ -153,16 +159,17 @@ class Claims:
 
 def refuse_of_command(view: View, root: str) -> None:
     """Raise UnknownAgent for a tree that only the process of a command can run, unless it was cancelled."""
-    if (why := _why_only_a_command(view, view.store.get_session(root))) is not None:
+    row = view.store.get_session(root)
+    if (why := _why_only_a_command(view, root, None if row is None else row.agent)) is not None:
         raise UnknownAgent(why)
 
 
-def _why_only_a_command(view: View, row: SessionRow | None) -> str | None:
-    if row is None or row.agent not in COMMAND_AGENTS:
+def _why_only_a_command(view: View, root: str, agent: str | None) -> str | None:
+    if agent not in COMMAND_AGENTS:
         return None  # decided without reading its journal: a daemon claims many trees at its start
-    state = view.find_readable(row.id)  # what a newer program has written is told when the tree is run
+    state = view.find_readable(root)  # what a newer program has written is told when the tree is run
     if state is not None and state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
-        return f"session {row.id} cannot be run here: {why}"
+        return f"session {root} cannot be run here: {why}"
     return None
 
 
@@ -261,7 +268,8 @@ class ClaimLoop:
     async def _unowned(self) -> list[str]:
         trees = await self._claims.find_open()
         unowned = await self._claims.without_owner(trees)
-        old = [root for root in unowned if self._is_old(trees[root])]
+        since = self._attempts.clock.now() - SILENT
+        old = [root for root in unowned if _is_old(trees[root], since)]
         asking = set[str]()
         for some in parts_of(old, STEP):
             asking |= self._asking(some)
@@ -277,25 +285,13 @@ class ClaimLoop:
             roots = roots[roots.index(page[-1].root_session) + 1 :]
         return found
 
-    def _is_old(self, rows: list[SessionRow]) -> bool:
-        """Whether the index knows of no entry since SILENT, and of nothing that is pending in a tree."""
-        since = self._attempts.clock.now() - SILENT
-        return not any(
-            row.last_at > since
-            or row.due_at is not None
-            or row.blocked is not None
-            or row.waits_for_limit
-            or row.waits_for_budget
-            for row in rows
-        )
-
     def _refused(self) -> list[str]:
         """Return the trees of this process in which a session was refused that should run."""
         store = self._store
         rows = [store.get_session(session) for session in self._attempts.refusals]
         return [row.root for row in rows if row is not None and row.outcome is None and store.owns(row.root)]
 
-    async def _is_silent(self, rows: list[SessionRow]) -> bool:
+    async def _is_silent(self, rows: list[RunnableSession]) -> bool:
         """Whether an old tree that asks for nothing has had no entry for SILENT, and nothing to act on."""
         store, since = self._store, self._attempts.clock.now() - SILENT
         last: JournalEntry | None = None
@@ -329,3 +325,23 @@ def _has_something_to_do(state: SessionState) -> bool:
         isinstance(record.request, e.OperationStarted) and record.is_open for record in state.operations.values()
     )
     return is_decided or has_timer or bool(state.inbox) or state.cancel is not None or not state.attempts
+
+
+def _find_open_in(store: Store, roots: Sequence[str]) -> Sequence[RunnableSession] | None:
+    """Return the open sessions of trees; None if one of them is unreadable, which is told when it is to run."""
+    try:
+        return store.find_open_in(roots)
+    except StoreUnreadable:
+        return None
+
+
+def _is_old(rows: list[RunnableSession], since: datetime) -> bool:
+    """Whether the index knows of no entry of a tree since an instant, and of nothing that is pending in it."""
+    return not any(
+        row.last_at > since
+        or row.due_at is not None
+        or row.blocked is not None
+        or row.waits_for_limit
+        or row.waits_for_budget
+        for row in rows
+    )

@@ -11,7 +11,7 @@ Rules
 - A session whose agent cannot be imported is blocked. The launcher tries the import again every LOOK_AGAIN_SECONDS.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from typing import Any, Literal
@@ -21,6 +21,7 @@ import anyio
 from supervisor.core import events as e
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import StoreError, UnknownAgent
+from supervisor.core.rows import RunnableSession
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval
 from supervisor.runtime.clock.alarm import Appointment
@@ -66,8 +67,8 @@ class Launcher:
         self._find_agent = find_agent
         self._agent_to_begin = agent_to_begin
         self._begin = begin
-        self.claimed = Signal[str, Sequence[Approval]]()
-        """This process has claimed a tree, in which this is pending."""
+        self.claimed = Signal[Mapping[str, Sequence[Approval]]]()
+        """This process has claimed trees, in which this is pending."""
         self.sleeps_for_budget = Signal[str]()
         """Runs of a claimed tree sleep until a budget is decided."""
         self.sleeps_for_limit = Signal[str]()
@@ -79,14 +80,16 @@ class Launcher:
         """The session that was the last to begin an attempt at its last chance, and when the next one may begin even if
         that attempt is still barren, on the loop's clock."""
 
-    def recover(self, *roots: str) -> None:
+    def recover(self, *roots: str, rows: Sequence[RunnableSession] | None = None) -> None:
         """Launch each open session that can go on, in trees that this process owns. A timer wakes the others. Nothing
-        is awaited here, so no cancellation comes between a claim and this."""
+        is awaited here, so no cancellation comes between a claim and this. `rows`: the open sessions of these trees, if
+        they were read when the trees were claimed."""
         asked, waiting = self._pending_in(roots), dict[str, None]()
-        rows = self._journal.store.find_open_in(roots)
+        if rows is None:
+            rows = self._journal.store.find_open_in(roots)
         for root in roots:
             self._attempts.refusals.pop(root, None)
-            self.claimed.send(root, asked.get(root, []))
+        self.claimed.send({root: asked.get(root, []) for root in roots})
         for row in rows:
             if row.waits_for_budget:
                 waiting[row.root] = None

@@ -159,7 +159,7 @@ class Runner:
             agent_to_begin=self.environment.agent_to_begin,
             begin=self.begin,
         )
-        self.launcher.claimed.connect(lambda root, _: self.jobs.recover(root))
+        self.launcher.claimed.connect(self.jobs.recover)
         self.claims = Claims(self.attempts, self.launcher, self.jobs)
         self.limits = Limits(self.attempts, named_limits(limits))
         self.launcher.sleeps_for_limit.connect(self.limits.recover)

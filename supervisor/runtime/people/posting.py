@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, Final
 
 import anyio
@@ -283,11 +284,11 @@ class Posting:
                 self._retire(approval)
         await self._poster.settle()
 
-    def recover(self, root: str, asked: Sequence[Approval]) -> None:
-        """Show what is pending in a tree that this process has claimed, and retire its old cards."""
+    def recover(self, trees: Mapping[str, Sequence[Approval]]) -> None:
+        """Show what is pending in trees that this process has claimed, and retire their old cards."""
         if self._is_idle:
             return
-        for approval in asked:
+        for approval in chain.from_iterable(trees.values()):
             if approval.id not in self._known:
                 self._take(approval)
             elif approval.id in self._foreign:
@@ -295,7 +296,7 @@ class Posting:
                 self._tell_again(approval)
         if self._poster.has_channels and not self._sweep:
             for stale in self._store.find_shown():
-                if stale.root_session == root:
+                if stale.root_session in trees:
                     self._retire(stale)
 
     def _take(self, approval: Approval) -> None:

@@ -12,7 +12,7 @@ Rules
 - A store that refuses an append is logged. The calls go on waiting for a person, and the next load tries again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from anyio.lowlevel import checkpoint
@@ -46,14 +46,15 @@ class Releasing:
         if isinstance(row.event, e.RuleAdded) and row.event.approval is not None:
             self._begin([str(row.event.rule.id)], row.event.rule.session)
 
-    def _claimed(self, root: str, _: object) -> None:
+    def _claimed(self, trees: Iterable[str]) -> None:
         try:
             rules = book(self._runner.journal.look())
         except StoreError:
             return  # no call runs while the rules cannot be read, and the log says so
-        found = [name for name in rules.made if rules.standing[name].session in (None, root)]
-        if found:
-            self._begin(found, root)
+        for root in trees if rules.made else ():
+            found = [name for name in rules.made if rules.standing[name].session in (None, root)]
+            if found:
+                self._begin(found, root)
 
     def _begin(self, rules: list[str], root: str | None) -> None:
         """Let rules decide what waits in the tree of a root, or in every tree of this process."""

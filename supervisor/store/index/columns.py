@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from supervisor.core.approvals.state import EVIDENCE, VOTE, ApprovalState
 from supervisor.core.events import decode_event
-from supervisor.core.rows import JournalEntry, Owner, SessionRow
+from supervisor.core.rows import JournalEntry, Owner, RunnableSession, SessionRow
 from supervisor.core.usage import DECIMALS, NOTHING, Spent
 from supervisor.core.values import Approval
 from supervisor.store.index.listing import as_asked, as_ended, as_shown, session_row
@@ -52,6 +52,19 @@ def session_entry(row: Columns) -> SessionEntry:
     names = None if waiting_for is None else _decode_names(waiting_for)
     due = None if due_at is None else from_micros(due_at)
     return SessionEntry(session, root, created, from_micros(last_at), names, due, finished, runs, agent=agent)
+
+
+def runnable(row: Columns) -> RunnableSession:
+    session, root, position, last_at, waiting_for, due_at, agent = row
+    return RunnableSession(
+        id=session,
+        root=root,
+        agent=agent,
+        due_at=None if due_at is None else from_micros(due_at),
+        last_at=from_micros(last_at),
+        waiting_for=None if waiting_for is None else _decode_names(waiting_for),
+        position=position,
+    )
 
 
 def approval_entry(row: Columns) -> ApprovalEntry:

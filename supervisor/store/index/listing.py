@@ -19,11 +19,9 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, read_names
-from supervisor.core.budgets import KEY
 from supervisor.core.calls.rules import allowances, offer
 from supervisor.core.encoding import JSON_NULL
 from supervisor.core.errors import StoreUnreadable
-from supervisor.core.limits import KEY as LIMIT
 from supervisor.core.rows import SessionRow
 from supervisor.core.text.masks import hide, hides, mask_arguments, may_hide
 from supervisor.core.values import Approval, Evidence, EvidenceKind, HushedBy, Outcome, Urgency, unchanged
@@ -156,16 +154,13 @@ def session_row(entry: SessionEntry, path: tuple[str, ...], created: bytes, fini
         requester=facts.requester,
         cwd=facts.cwd,
         created_at=facts.at,
-        is_asleep=entry.waiting_for is not None,
+        waiting_for=entry.waiting_for,
         due_at=entry.due_at,
         last_at=entry.last_at,
         outcome=None if entry.finished is None else _outcome(end),
         ended_at=None if entry.finished is None else (end.at if end else entry.last_at),
         position=entry.created,
-        blocked=entry.blocked,
         runs=entry.runs,
-        waits_for_budget=any(key.startswith(KEY) for key in entry.waiting_for or ()),
-        waits_for_limit=any(key.startswith(LIMIT) for key in entry.waiting_for or ()),
     )
 
 

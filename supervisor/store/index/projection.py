@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.approvals.state import ASKS, ENDS_APPROVAL, PENDING, ApprovalState, asked_by
-from supervisor.core.blocking import BLOCKED
+from supervisor.core.blocking import BLOCKED, blocked_at
 from supervisor.core.errors import StoreUnreadable
 from supervisor.core.events.asking import is_copied
 from supervisor.core.ids import STORE_JOURNALS
@@ -58,9 +58,7 @@ class SessionEntry(msgspec.Struct, frozen=True, gc=False):
     @property
     def blocked(self) -> int | None:
         """The position of the entry that says why it is blocked; None if it is not."""
-        if self.waiting_for is None or self.waiting_for[:1] != (BLOCKED,):
-            return None
-        return int(self.waiting_for[1])
+        return blocked_at(self.waiting_for)
 
 
 class ApprovalEntry(msgspec.Struct, frozen=True, gc=False):

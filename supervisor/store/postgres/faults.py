@@ -81,9 +81,9 @@ def gone(name: str) -> StoreDied:
     )
 
 
-def lost_commits(name: str, seen: int, last: int) -> StoreDied:
+def lost_commits(name: str, what: str) -> StoreDied:
     return StoreDied(
-        f"{name} has lost commits: its last position was {seen} and is {last}. A standby took over that had not "
+        f"{name} has lost commits: {what}. A standby took over that had not "
         "received them (its replication is asynchronous), or a backup was restored. Start the program again: it goes "
         "on from there"
     )

@@ -21,7 +21,10 @@ SELECT DISTINCT coalesce(nullif(split_part(a.application_name, ' ', 3), ''), 'a 
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 
 -- lock: the writers' lock; no row while another process has it
-SELECT last, commits, format, pg_backend_pid() FROM store FOR UPDATE SKIP LOCKED;
+SELECT last, format FROM store FOR UPDATE SKIP LOCKED;
+
+-- lock_now: the same in a piece that commits; an error while another process has it
+SELECT 1 FROM store FOR UPDATE NOWAIT;
 
 -- free: end the connection of a writer that was stopped while it sent a transaction; it would hold the lock for ever
 SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
@@ -29,12 +32,16 @@ SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a
    AND a.pid <> pg_backend_pid() AND a.application_name LIKE 'supervisor writer%' AND a.wait_event = 'ClientRead'
    AND a.query_start < clock_timestamp() - make_interval(secs => $1);
 
--- fence: whether an owner was declared dead; run after `lock`, and so of the instant of the lock
-SELECT count(*) FROM owner WHERE id = $1 AND beat IS NOT NULL;
+-- present: the last commit, its name, and whether an owner was not declared dead; after `lock`, it is of its instant
+SELECT s.commits, c.token, $1::text IS NULL OR EXISTS (SELECT 1 FROM owner WHERE id = $1 AND beat IS NOT NULL)
+  FROM store AS s LEFT JOIN commit AS c ON c.number = s.commits;
 
--- move: note the last position and the commit, and name it
+-- move: note the last position, and name the commit; an error (no name) if `present` is not what this process knows
 WITH moved AS (UPDATE store SET last = greatest(last, $1), commits = commits + 1)
-INSERT INTO commit (number, token) VALUES ($2, $3);
+INSERT INTO commit (number, token)
+SELECT $3::bigint + 1, CASE WHEN s.commits = $3 AND c.token IS NOT DISTINCT FROM $4
+       AND ($5::text IS NULL OR EXISTS (SELECT 1 FROM owner WHERE id = $5 AND beat IS NOT NULL)) THEN $2::text END
+  FROM store AS s LEFT JOIN commit AS c ON c.number = s.commits;
 
 -- signed: whose commit it was
 SELECT token FROM commit WHERE number = $1;
@@ -146,9 +153,16 @@ SELECT s.runs, f.position, f.head, f.approval, f.body FROM event AS c JOIN sessi
 SELECT s.* FROM json_array_elements_text($1::json) WITH ORDINALITY AS k(value, key) JOIN event AS c ON c.id = k.value
   JOIN session_full AS s ON s.number = c.position ORDER BY k.key;
 
--- sessions_open_in: the open sessions of some trees (OFFSET 0: tree after tree, never all sessions for each tree)
-SELECT s.* FROM json_array_elements_text($1::json) AS k(value) JOIN event AS r ON r.id = k.value
-  CROSS JOIN LATERAL (SELECT * FROM session_full WHERE root = r.position OFFSET 0) AS s
+-- sessions_open: what is needed to run the open sessions after a position
+SELECT c.id, r.id, s.number, s.last_at, s.waiting_for, s.due_at, s.agent
+  FROM session AS s JOIN event AS c ON c.position = s.number JOIN event AS r ON r.position = s.root
+ WHERE s.number > $1 AND s.finished IS NULL ORDER BY s.number LIMIT $2;
+
+-- sessions_open_in: the same of some trees (OFFSET 0: tree after tree, never all sessions for each tree)
+SELECT c.id, k.value, s.number, s.last_at, s.waiting_for, s.due_at, s.agent
+  FROM json_array_elements_text($1::json) AS k(value) JOIN event AS r ON r.id = k.value
+  CROSS JOIN LATERAL (SELECT * FROM session WHERE root = r.position OFFSET 0) AS s
+  JOIN event AS c ON c.position = s.number
  WHERE s.finished IS NULL ORDER BY s.number;
 
 -- sessions_blocked_in: blocked ones, tree after tree; those of the first tree after a position

@@ -210,9 +210,12 @@ class Line:
 
     def send(self, connection: Connection, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
         """Send statements over this connection, in one piece; return the rows of each. Raises psycopg.Error."""
+        return self.pieces(connection).send(statements)
+
+    def pieces(self, connection: Connection) -> Pieces:
         if self._pieces is None or self._pieces.connection is not connection:
             self._pieces = Pieces(connection)
-        return self._pieces.send(statements)
+        return self._pieces
 
     def _is_connected(self) -> bool:
         return self._connection is not None and not self._connection.closed

@@ -5,13 +5,18 @@ One connection writes, another reads, and a third one, in a thread, says that th
 Theory: the row of `store` is the lock of the writers. It is held from `begin` to `commit`, so positions become visible
 in their order, and no reader can miss one. What a transaction writes is gathered, and sent in one piece with its
 COMMIT; if the connection breaks, the server is asked what became of the transaction, and one that was not committed is
-sent again, provided that no other process has committed meanwhile. (It has more than 400 lines: it is one class, whose
-methods are those of Store.)
+sent again, provided that no other process has committed meanwhile.
+A loop (`attend`) whose last ALONE commits had no other one between them begins a transaction without the server: its
+plans run on what it knows, and the lock is taken in the piece that commits. The statement that numbers the commit fails
+there if another process has committed since, or has declared this one dead. Then the plans run again, under the lock.
+(It has more than 400 lines: it is one class, whose methods are those of Store.)
 
 Rules
 - No method waits for a lock. A server that is away makes `begin` return False, so that writers wait; a read waits
   RIDE_SECONDS for it. From `attend` on a loop must not be held: a read that the server does not answer is given up
-  (pulse.py), and `commit` alone waits, in its thread.
+  (pulse.py), and `commit` alone waits: the loop waits for the answer to what `send` has sent, and calls it then.
+- What a transaction reads of its own, it reads under the lock. What its plans read otherwise is the present only if
+  nothing was committed meanwhile: so a transaction that wrote nothing asks for that, too (`end_reading`).
 - Every error leaves through `faults`. After StoreDied this object begins no further transaction.
 """
 
@@ -30,7 +35,7 @@ from platformdirs import user_state_path
 from supervisor.core.errors import IllegalEvent, StoreDied, StoreError, StoreRefused, StoreUnreadable
 from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
-from supervisor.core.rows import JournalEntry, Owner, SessionRow
+from supervisor.core.rows import JournalEntry, Owner, RunnableSession
 from supervisor.core.text.words import as_needles
 from supervisor.seam.store import Overtaken
 from supervisor.store.index import columns
@@ -55,6 +60,9 @@ _SKEWED: Final = timedelta(seconds=0.1)
 """By how much two clocks must differ: less is as much as measuring errs."""
 _TRUSTED: Final = timedelta(seconds=0.1)
 """An answer that took longer says too little about the instant."""
+ALONE: Final = 8
+"""So many commits of this process in a row, and it expects no other process to be faster. Each time that one is, the
+server logs an error."""
 KEPT: Final = 10_000
 """Commits that can still be asked for."""
 DOWN_SECONDS: Final = 120.0
@@ -89,9 +97,17 @@ class PostgresStore(IndexReads):
         """Whether plans of a transaction run, and whether it is committed."""
         self._died: StoreError | None = None
         self._is_open = self._in_transaction = False
+        self._is_locked = self._has_begun = False
+        """Whether this transaction has the lock, and knows the present; and whether it has begun on the server."""
+        self._sent_over: Connection | None = None
+        """The connection over which the piece that commits was sent."""
+        self._alone = 0
+        """The commits of this process since the last one of another process that it knows of."""
         self._instant: int | None = None
         self.generation = -1
         self._commits = self._base = self._seen = self._last = self._written = 0
+        self._sign: str | None = None
+        """The token of the last commit, whose number is `_commits`."""
         self._token, self._backend = "", 0
         self._skew = timedelta()
         self._operations: list[tuple[str, Sequence[Any]]] = []
@@ -122,6 +138,7 @@ class PostgresStore(IndexReads):
             raise fault  # alone: psycopg's error has the password in an attribute
         self._is_open, self._in_transaction, self._died = True, False, None
         self.generation = self._commits = -1
+        self._alone = 0
         self._prefixes = SharedPrefixes(self._read, self._change)
         self.local = str(user_state_path("subagent-supervisor", appauthor=False) / "stores" / self.id)
         self._last = self._seen = self.last_position()
@@ -178,10 +195,14 @@ class PostgresStore(IndexReads):
                 raise self._die(faults.gone(self.name))
             return False
         self._operations, self._sent, self._written, self._token = [], 0, 0, secrets.token_hex(8)
+        self._is_locked = self._has_begun = False
+        self._sent_over = None
+        self._backend = connection.info.backend_pid
         try:
-            is_mine = self._is_planning = self._lock(connection)
+            goes_ahead = self._pulse is not None and self._alone >= ALONE
+            self._in_transaction = self._is_planning = goes_ahead or self._lock(connection)
             self._base = self._commits  # what the transaction is built on: not changed before the next `begin`
-            return is_mine
+            return self._in_transaction
         except psycopg.Error as error:
             if is_lost(error, connection):
                 return False
@@ -189,17 +210,20 @@ class PostgresStore(IndexReads):
 
     def _lock(self, connection: Connection) -> bool:
         """Begin a transaction, and take the lock; return whether it was free."""
-        fenced = self._trees.fenced
-        begin, lock, fence = QUERIES["begin"], QUERIES["lock"], QUERIES["fence"]
-        _, found, owner = self._writer.send(connection, [(begin, ()), (lock, ()), (fence, (fenced or "",))])
+        begin, lock, present = QUERIES["begin"], QUERIES["lock"], QUERIES["present"]
+        _, found, ((commits, sign, lives),) = self._writer.send(
+            connection, [(begin, ()), (lock, ()), (present, (self._trees.fenced,))]
+        )
         if not found:
             connection.execute("ROLLBACK")
             self._free_lock(connection)
             return False
         self._busy_since = None
-        ((last, commits, format_, self._backend),) = found
-        self._in_transaction = True
-        why = self._trees.declared_dead() if fenced and owner == [(0,)] else self._what_was_lost(last)
+        ((last, format_),) = found
+        self._in_transaction = self._has_begun = self._is_locked = True
+        why = self._trees.declared_dead() if not lives else self._what_was_lost(last)
+        if why is None and commits == self._commits and sign != self._sign:
+            why = faults.lost_commits(self.name, f"commit {commits} was this process's, and is another one's")
         if why is not None:
             self.rollback()
             raise self._die(why)
@@ -208,8 +232,9 @@ class PostgresStore(IndexReads):
             raise StoreUnreadable(f"{self.name} was upgraded by a newer program; restart with that program")
         if commits != self._commits:
             self._index.forget()
-            self._last, self._commits = last, commits
+            self._last, self._commits, self._sign = last, commits, sign
             self.generation += 1
+            self._alone = 0
         return True
 
     def _free_lock(self, connection: Connection) -> None:
@@ -224,7 +249,9 @@ class PostgresStore(IndexReads):
     def _what_was_lost(self, last: int) -> StoreDied | None:
         self._seen, former = max(self._seen, last), self._seen
         self._seen_at = time.monotonic()
-        return None if last >= former else faults.lost_commits(self.name, former, last)
+        return (
+            None if last >= former else faults.lost_commits(self.name, f"its last position was {former} and is {last}")
+        )
 
     def write(self, rows: Sequence[JournalEntry]) -> None:
         if not self._in_transaction:
@@ -257,6 +284,15 @@ class PostgresStore(IndexReads):
         self._index.put(draft)
         self._written, self._is_planning = last, False
 
+    def send(self) -> Iterator[int]:
+        if (connection := self._writer.get()) is None:
+            raise BlockingIOError
+        try:
+            self._begin_commit(connection)
+            yield from self._writer.pieces(connection).waits()
+        except psycopg.Error:
+            raise BlockingIOError from None  # `commit` finds out what became of it
+
     def commit(self) -> None:
         self._is_committing = True
         try:
@@ -265,33 +301,62 @@ class PostgresStore(IndexReads):
             self._is_committing = False
 
     def _commit(self) -> None:
-        self._change("move", [(self._written, self._base + 1, self._token)])
-        if self._base % KEPT == 0:
-            self._change("clear_signs", [(self._base - KEPT,)])
         try:
-            connection = self._writer.get()
+            connection = self._sent_over or self._writer.get()
             try:
                 if connection is None:
                     raise psycopg.OperationalError("the connection is lost")
-                self._send(connection, and_commit=True)
+                if self._sent_over is None:
+                    self._begin_commit(connection)
+                self._writer.pieces(connection).finish()
             except psycopg.Error as error:
                 if not is_lost(error, connection):
                     raise
                 self._settle()
         except psycopg.Error as error:
-            fault = faults.explain(error, self.name)
+            fault, is_locked = faults.explain(error, self.name), self._is_locked
             self.rollback()
+            if not is_locked:  # the reason may be the commit of another process
+                raise self._overtaken() from error
             raise self._noted(fault) from error
         except StoreError as fault:
             self.rollback()
             raise self._noted(fault) from None
         self._in_transaction = False
-        self._commits = self._base + 1  # if others have committed since, the next `begin` sees it
+        self._commits, self._sign = (
+            self._base + 1,
+            self._token,
+        )  # the next `begin` sees what others have committed since
+        self._alone += 1
         self._prefixes.commit()
         self._index.commit()
         self._last = self._seen = max(self._last, self._written)
         self._seen_at = time.monotonic()
         self._trees.commit()
+
+    def _begin_commit(self, connection: Connection) -> None:
+        """Send all that is left of the transaction, in one piece with its COMMIT."""
+        begin = [] if self._has_begun else [(QUERIES["begin"], ()), (QUERIES["lock_now"], ())]
+        known = self._base, self._sign, self._trees.fenced
+        end = [(QUERIES["move"], (self._written, self._token, *known)), ("COMMIT", ())]
+        if self._base % KEPT == 0:
+            end.insert(0, (QUERIES["clear_signs"], (self._base - KEPT,)))
+        self._writer.pieces(connection).begin([*begin, *self._gathered(), *end])
+        self._sent_over, self._has_begun, self._sent = connection, True, len(self._operations)
+
+    def _overtaken(self) -> Overtaken:
+        self._alone = 0
+        return Overtaken(f"another process has committed to {self.name}; nothing of the transaction was written")
+
+    def end_reading(self) -> None:
+        if self._in_transaction and not self._is_locked:
+            try:
+                present = self._read("present", self._trees.fenced)
+            except StoreRefused:  # it does not answer: the plans run again when it does
+                present = []
+            if present != [(self._base, self._sign, True)]:
+                raise self._overtaken()
+        self.rollback()
 
     def _settle(self) -> None:
         """The connection broke while a transaction was committed: find out what became of it, and commit it if it was
@@ -304,7 +369,8 @@ class PostgresStore(IndexReads):
                 if connection is None:
                     return
                 is_known = False
-                self._send(connection, and_commit=True)
+                self._begin_commit(connection)
+                self._writer.pieces(connection).finish()
                 return
             except psycopg.Error as error:
                 if not is_lost(error, self._writer.get()):
@@ -342,21 +408,16 @@ class PostgresStore(IndexReads):
                     )
                     raise Overtaken(f"{self.name} broke a transaction, and another process was faster; nothing of it "
                                        "was written")  # fmt: skip
-                self._sent = 0
+                self._sent, self._sent_over = 0, None
                 return connection
             except psycopg.Error as error:
                 if not is_lost(error, connection):
                     raise
         raise psycopg.OperationalError("the server is away")
 
-    def _send(self, connection: Connection, *, and_commit: bool) -> None:
-        """Send what was gathered, in one piece."""
-        self._writer.send(connection, [*self._gathered(), *([("COMMIT", ())] if and_commit else [])])
-
     def _gathered(self) -> list[Statement]:
-        """Return the statements that were not sent yet, as sent."""
-        waiting, self._sent = self._operations[self._sent :], len(self._operations)
-        return [(QUERIES[query], row) for query, rows in waiting for row in rows]
+        """Return the statements that were not sent yet."""
+        return [(QUERIES[query], row) for query, rows in self._operations[self._sent :] for row in rows]
 
     def rollback(self) -> None:
         self._is_planning = False
@@ -367,7 +428,7 @@ class PostgresStore(IndexReads):
             return
         self._in_transaction = False
         connection = self._writer.get()
-        if connection is not None:
+        if connection is not None and self._has_begun:
             try:
                 connection.execute("ROLLBACK")
             except psycopg.Error:
@@ -415,6 +476,8 @@ class PostgresStore(IndexReads):
         if asked_at > self._seen_at and (why := self._what_was_lost(last)) is not None:
             raise self._die(why)
         known, self._last = self._last, max(self._last, last)
+        if last > known:
+            self._alone = 0
         return bool(last > known)
 
     def attend(self) -> None:
@@ -474,8 +537,11 @@ class PostgresStore(IndexReads):
     def claim_all(self, roots: Sequence[str]) -> dict[str, Owner]:
         return self._trees.claim(roots)
 
-    def find_open_in(self, roots: Sequence[str]) -> list[SessionRow]:
-        return self._read_as(columns.full_session, "sessions_open_in", as_json(roots))
+    def find_open(self, *, after: int, limit: int) -> list[RunnableSession]:
+        return [columns.runnable(row) for row in self._read("sessions_open", after, limit)]
+
+    def find_open_in(self, roots: Sequence[str]) -> list[RunnableSession]:
+        return [columns.runnable(row) for row in self._read("sessions_open_in", as_json(roots))]
 
     def get_owner(self, root: str) -> Owner | None:
         return self._trees.owner_of(root)
@@ -570,7 +636,12 @@ class PostgresStore(IndexReads):
         try:
             if connection is None:
                 raise psycopg.OperationalError("the connection is lost")
-            return self._writer.send(connection, [*self._gathered(), (QUERIES[query], parameters)])[-1]
+            if not self._is_locked and not (self._lock(connection) and self._commits == self._base):
+                self.rollback()
+                raise self._overtaken()
+            found = self._writer.send(connection, [*self._gathered(), (QUERIES[query], parameters)])[-1]
+            self._sent = len(self._operations)
+            return found
         except psycopg.Error as error:
             if is_lost(error, connection):
                 self._in_transaction = False  # a plan that is refused must not let the others of its batch be written
