@@ -249,9 +249,9 @@ class PostgresStore(IndexReads):
     def _what_was_lost(self, last: int) -> StoreDied | None:
         self._seen, former = max(self._seen, last), self._seen
         self._seen_at = time.monotonic()
-        return (
-            None if last >= former else faults.lost_commits(self.name, f"its last position was {former} and is {last}")
-        )
+        if last >= former:
+            return None
+        return faults.lost_commits(self.name, f"its last position was {former} and is {last}")
 
     def write(self, rows: Sequence[JournalEntry]) -> None:
         if not self._in_transaction:
@@ -323,10 +323,7 @@ class PostgresStore(IndexReads):
             self.rollback()
             raise self._noted(fault) from None
         self._in_transaction = False
-        self._commits, self._sign = (
-            self._base + 1,
-            self._token,
-        )  # the next `begin` sees what others have committed since
+        self._commits, self._sign = self._base + 1, self._token  # the next `begin` sees what others commit
         self._alone += 1
         self._prefixes.commit()
         self._index.commit()
