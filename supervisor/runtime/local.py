@@ -24,8 +24,9 @@ from supervisor.core.rows import PENDING
 from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.trees import PruneResult
-from supervisor.core.values import DecisionResult, Fork, SendResult
+from supervisor.core.values import Approval, DecisionResult, Fork, SendResult
 from supervisor.runtime.chat import chat
+from supervisor.runtime.clock.patience import endless, until_answered
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.batches import left_out
@@ -41,7 +42,7 @@ from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c
-from supervisor.seam.runs import Run, SessionImport
+from supervisor.seam.runs import Page, Run, SessionImport
 
 LOOK_SECONDS: Final = 0.05
 """How often a decision that waits for evidence looks whether it is there."""
@@ -104,13 +105,16 @@ class LocalSupervisor(LocalStarting):
         told = list[DecisionResult]()
         for each in results:
             if not each.running and each.kind in ("accepted", "already"):
-                root = self.reader.get_row(self.reader.get_approval(each.approval).session).root
+                root = await until_answered(self._root_of, each.approval)
                 if root not in running:
                     running[root] = await self._run_declared(root)
                 each = msgspec.structs.replace(each, running=running[root])
             self.decided[each.kind] += 1
             told.append(each)
         return told
+
+    def _root_of(self, approval: str) -> str:
+        return self.reader.get_row(self.reader.get_approval(approval).session).root
 
     async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
         self.reader.get_row(command.session)
@@ -251,9 +255,12 @@ class LocalSupervisor(LocalStarting):
 
         kind = await self._runner.journal.append_with_answer(plan)
         running = await self._run_declared(root)
-        waits = self._lists.approvals(PENDING, session, limit=MOST_WAITED_FOR)
-        pending = () if kind == "begun" else tuple(await read_pieces(self.store, waits))
+        pending = () if kind == "begun" else tuple(await self._waiting_in(session))
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
+
+    @endless
+    async def _waiting_in(self, session: str) -> Page[Approval]:
+        return await read_pieces(self.store, self._lists.approvals(PENDING, session, limit=MOST_WAITED_FOR))
 
     async def _import_session(self, command: c.Import, who: str) -> AbstractAsyncContextManager[SessionImport]:
         from supervisor.runtime.trees.importing import LocalImport  # few programs need it

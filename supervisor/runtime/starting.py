@@ -23,6 +23,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict, S
 from supervisor.core.ids import check_session_id
 from supervisor.core.schedules import is_of_trigger
 from supervisor.core.sessions.state import SessionState
+from supervisor.runtime.clock.patience import until_answered
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
@@ -267,9 +268,9 @@ class LocalStarting(LocalReads):
     async def _run_declared(self, root: str) -> bool:
         """Run a tree that no process owns, if this program has declared its agent (R2). Return whether a process runs
         it now. The command is on disk already, so if the tree cannot be claimed, the command still has its result."""
-        if self.store.owns(root) or self.store.get_owner(root) is not None:
+        if await until_answered(self._is_owned, root):
             return True
-        created = self.reader.find_created(root)
+        created = await until_answered(self.reader.find_created, root)
         if self._runner.is_closed or created is None or find_declared(created.agent, created.path[-1]) is None:
             return False
         try:
@@ -279,7 +280,10 @@ class LocalStarting(LocalReads):
         except StoreError as error:
             log.error("tree.not_claimed", root=root, reason=str(error))
             return False
-        return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
+        return await until_answered(self._is_owned, root)  # another process may have been faster
+
+    def _is_owned(self, root: str) -> bool:
+        return self.store.owns(root) or self.store.get_owner(root) is not None
 
 
 def _processes(state: SessionState) -> Iterator[tuple[str, int]]:

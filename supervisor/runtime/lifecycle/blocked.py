@@ -71,7 +71,7 @@ class Blocked:
             self.tried.discard(session)
         else:
             self.known.add(session)
-            self._tell_those_who_wait(session)
+            self._attempts.ask(self._tell_those_who_wait, session)
         if kind in (e.RunBlocked, e.RunUnblocked):
             self.changed.send(session)
 
@@ -101,7 +101,7 @@ class Blocked:
 
         self.tried.add(attempt.session)
         await self._journal.append(plan)
-        self._tell_those_who_wait(attempt.session)
+        self._attempts.ask(self._tell_those_who_wait, attempt.session)
 
     async def presume(self, attempt: Attempt, block: Block) -> None:
         """Journal that an attempt is presumed blocked. It stays in memory, and goes on if its code asks for more."""

@@ -93,16 +93,11 @@ class Claims:
             return [], [root for root in here if root not in others]
 
         taken = await self._attempts.journal.append_with_answer(plan)
-        while True:  # they are ours, whether the store answers now
-            try:
-                await self._launcher.recover(*taken)
-            except StoreAway:
-                await anyio.sleep(SHARE_SECONDS)
-            except StoreUnreadable:
-                await self._recover_each(taken)
-                return taken
-            else:
-                return taken
+        try:
+            await self._launcher.recover(*taken)
+        except StoreUnreadable:
+            await self._recover_each(taken)
+        return taken
 
     async def _recover_each(self, taken: list[str]) -> None:
         for root in taken:

@@ -17,7 +17,8 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -27,6 +28,7 @@ from supervisor.core.approvals.routes import APPROVERS, Route, find_route, split
 from supervisor.core.errors import InvalidInput
 from supervisor.core.events.asking import NOTICE
 from supervisor.core.values import Approval
+from supervisor.runtime.clock.patience import endless
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.cards import RENEWED, Lane, Target
 from supervisor.runtime.people.slots import URGENT
@@ -106,15 +108,15 @@ class Poster:
             if patience.cancelled_caught:
                 return
 
-    def start(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None:
-        """Start a task that `settle` waits for."""
+    def start(self, fn: Callable[..., Coroutine[Any, Any, None]], /, *args: object) -> None:
+        """Start a task that `settle` waits for. It begins again if the store is away."""
         if self._tasks is not None:
             self._under_way += 1
             self._tasks.start_soon(self._count, fn, *args)
 
-    async def _count(self, fn: Callable[..., Awaitable[None]], *args: object) -> None:
+    async def _count(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         try:
-            await fn(*args)
+            await endless(fn)(*args)
         finally:
             self._under_way -= 1
             self._progress.set()

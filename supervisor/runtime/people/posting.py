@@ -25,6 +25,7 @@ The module is longer than 400 lines because the host of cards and what it is ask
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, Final
@@ -50,6 +51,7 @@ from supervisor.core.events.asking import (
     target_of,
 )
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
+from supervisor.runtime.clock.patience import endless, until_answered
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost
@@ -216,7 +218,7 @@ class Posting:
         self._expected: set[str] = set()
         """Those whose cards wait for evidence."""
         audience.began_to_wait.connect(self._check_reader_later)
-        runner.blocked.changed.connect(self._renew_cards_of)
+        runner.blocked.changed.connect(partial(runner.attempts.ask, self._renew_cards_of))
         runner.launcher.claimed.connect(self.recover)
 
     async def run(self) -> None:
@@ -230,9 +232,11 @@ class Posting:
         """Show approvals that are asked, and retire those that are decided."""
         if self._is_idle:
             await anyio.sleep_forever()
-        async with Inbox(self._reader, after=self._reader.now()) as changes:
-            for number, stale in enumerate(self._store.find_shown() if self._sweep else ()):
-                self._retire(stale)
+        async with AsyncExitStack() as stack:
+            inbox = Inbox(self._reader, after=await until_answered(self._reader.now))
+            changes = await endless(stack.enter_async_context)(inbox)
+            for number, stale in enumerate(await until_answered(self._store.find_shown) if self._sweep else ()):
+                await until_answered(self._retire, stale)
                 if number % PAGE == 0:
                     await anyio.lowlevel.checkpoint()
             if self._poster.has_channels:
@@ -240,7 +244,7 @@ class Posting:
                     self._first_look if self._sweep else 0.0, partial(self._poster.start, self._look_around)
                 )
             async for approval in changes:
-                self._follow_one(approval)
+                await until_answered(self._follow_one, approval)
 
     def _follow_one(self, approval: Approval) -> None:
         if approval.status != "pending":
@@ -260,9 +264,9 @@ class Posting:
     async def settle(self) -> None:
         """Retire decided approvals, and wait for the cards under way. Called before the supervisor closes."""
         for approval_id in self._poster.held():
-            approval = self._store.get_approval(approval_id)
+            approval = await until_answered(self._store.get_approval, approval_id)
             if approval is not None and approval.status != "pending":
-                self._retire(approval)
+                await until_answered(self._retire, approval)
         await self._poster.settle()
 
     def recover(self, root: str, asked: Sequence[Approval]) -> None:
@@ -276,9 +280,12 @@ class Posting:
                 self._foreign.discard(approval.id)
                 self._tell_again(approval)
         if self._poster.has_channels and not self._sweep:
-            for stale in self._store.find_shown():
-                if stale.root_session == root:
-                    self._retire(stale)
+            self._runner.attempts.ask(self._retire_shown, root)
+
+    def _retire_shown(self, root: str) -> None:
+        for stale in self._store.find_shown():
+            if stale.root_session == root:
+                self._retire(stale)
 
     def _take(self, approval: Approval) -> None:
         self._known.add(approval.id)
@@ -310,8 +317,9 @@ class Posting:
     def _show_late(self, approval_id: str) -> None:
         """Show an approval of which no evidence has come in time."""
         if approval_id in self._expected:
+            now = self._store.get_approval(approval_id)
             self._expected.discard(approval_id)
-            if (now := self._store.get_approval(approval_id)) is not None and now.status == "pending":
+            if now is not None and now.status == "pending":
                 self._poster.show(now)
 
     def _needs_people(self, approval: Approval, answer: Decision) -> bool:
@@ -348,12 +356,12 @@ class Posting:
         """Find the approvals that were asked before this process began, and that it has to show: a daemon those that
         are not shown, any other process those whose cards on its channels no process renews."""
         after, store = 0, self._store
-        while found := store.find_approvals(after=after, limit=PAGE):
+        while found := await until_answered(store.find_approvals, after=after, limit=PAGE):
             for approval in found:
                 if approval.id in self._known:
                     continue
                 if not self._sweep:
-                    self._renew_left(approval)
+                    await until_answered(self._renew_left, approval)
                 elif not self._serves(approval.root_session):
                     self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from supervisor.runtime.reading.patient import MOMENT_SECONDS, endless, patient
+from supervisor.runtime.clock.patience import MOMENT_SECONDS, endless, patient
 from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio

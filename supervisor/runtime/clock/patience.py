@@ -1,6 +1,13 @@
 """Reads that are made again while the server of a store does not answer: for a moment, or as long as it takes.
 
-A read gives up within milliseconds, so that it holds no loop. The task that wants the answer can wait longer.
+Theory: a read gives up within milliseconds, so that it holds no loop, and the server may be back soon. What wants the
+answer can wait for it: a task in one of these functions; a callback is called again, by the alarm (alarm.py) or by the
+runner (`Attempts.ask`).
+
+Rules
+- What is done again reads first, or does no harm when it is done twice.
+- Commands are not made again: their caller is told. What follows the commit of a command waits for its answer, since
+  the command counts.
 """
 
 from collections.abc import Callable, Coroutine
@@ -17,7 +24,8 @@ T = TypeVar("T")
 
 MOMENT_SECONDS: Final = 1.0
 """Seconds after which a read fails: a person has an answer then, if it is only that there is none."""
-PAUSE_SECONDS: Final = 0.05
+PAUSE_SECONDS: Final = 0.2
+"""Seconds after which a store that was away is asked again."""
 
 
 def patient(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -28,6 +36,15 @@ def patient(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[
 def endless(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Make a read again until it is answered."""
     return _made_again(read, inf)
+
+
+async def until_answered(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Read, and again until it is answered."""
+    while True:
+        try:
+            return read(*args, **kwargs)
+        except StoreAway:
+            await anyio.sleep(PAUSE_SECONDS)
 
 
 def _made_again(read: Callable[P, Coroutine[Any, Any, T]], seconds: float) -> Callable[P, Coroutine[Any, Any, T]]:
