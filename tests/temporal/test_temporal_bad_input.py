@@ -87,7 +87,7 @@ async def test_a_namespace_that_is_not_there_is_named():
     """With the command that creates it."""
     await namespace()  # the server answers
     with pytest.raises(NotFound, match="temporal operator namespace create --namespace nowhere"):
-        async with open_temporal(f"temporal://{shared().target}/nowhere"):
+        async with open_temporal(f"temporal://{shared()}/nowhere"):
             pass
 
 

@@ -21,7 +21,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "when-one-machine-is-not
 def guided(tmp_path):
     """A cluster on the namespace of the guide, in a folder with what the guide's commands name, and their words."""
     anyio.run(namespace)  # the server answers
-    here = Cluster(f"temporal://{shared().target}/default", tmp_path)
+    here = Cluster(f"temporal://{shared()}/default", tmp_path)
     page = GUIDE.read_text()
     (tmp_path / "agents.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     (tmp_path / "supervisor.toml").write_text(f'[server]\nport = 0\n[people.ana]\ntokens = ["{hash_token(TOKEN)}"]\n')
@@ -30,7 +30,7 @@ def guided(tmp_path):
     del here.environment["SUPERVISOR_STORE"]
     here.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
     lines = [line.split("$ supervisor ", 1)[1] for line in page.splitlines() if line.startswith("$ supervisor ")]
-    found = [shlex.split(line.replace("127.0.0.1:7233", shared().target)) for line in lines]
+    found = [shlex.split(line.replace("127.0.0.1:7233", shared())) for line in lines]
     yield here, {words[0]: words for words in found}
     here.kill()
 

@@ -58,8 +58,8 @@ async def test_workers_and_clients_use_tls_with_a_certificate_of_their_own(monke
     """An agent runs, over a server that wants a client certificate."""
     plain = await namespace()
     set_variables(monkeypatch, certificates, {CA: "ca.pem", CERTIFICATE: "client.pem", KEY: "client.key"})
-    async with tls_front(shared().target, certificates, wants_client=True) as target:
-        url = plain.replace(shared().target, target)
+    async with tls_front(shared(), certificates, wants_client=True) as target:
+        url = plain.replace(shared(), target)
         async with working(url, [doubling]), open_temporal(url) as supervisor:
             assert await (await supervisor.start(doubling, 21)).result() == 42
 
@@ -70,10 +70,10 @@ async def test_a_new_certificate_is_used_without_a_restart(monkeypatch, tmp_path
     plain, seen, authority = await namespace(), {}, make_authority(tmp_path)
     async with (
         open_temporal(plain) as supervisor,
-        tls_front(shared().target, tmp_path, wants_client=True, seen=seen) as target,
+        tls_front(shared(), tmp_path, wants_client=True, seen=seen) as target,
     ):
         set_variables(monkeypatch, tmp_path, {CA: "ca.pem", CERTIFICATE: "client.pem", KEY: "client.key"})
-        url = plain.replace(shared().target, target)
+        url = plain.replace(shared(), target)
         with calls_of(Worker.__init__, lambda frame: frame.f_locals["self"]) as made:
             async with working(url, [doubling]):
                 (worker, _), (before,), key = made, seen, (tmp_path / "client.key").read_bytes()
@@ -112,7 +112,7 @@ async def test_a_connection_that_fails_says_which_variable_is_wrong(monkeypatch,
     await namespace()
     given, named = FAULTS[fault]
     set_variables(monkeypatch, certificates, given)
-    async with tls_front(shared().target, certificates, wants_client=True) as target:
+    async with tls_front(shared(), certificates, wants_client=True) as target:
         with pytest.raises(ServerUnavailable, match=named):
             await open_temporal(f"temporal://{target}/default").__aenter__()
 
@@ -122,7 +122,7 @@ async def test_a_server_without_tls_is_not_spoken_to(monkeypatch, certificates):
     await namespace()
     set_variables(monkeypatch, certificates, {CA: "ca.pem"})
     with pytest.raises(ServerUnavailable, match="TEMPORAL_TLS=false"):
-        await open_temporal(f"temporal://{shared().target}/default").__aenter__()
+        await open_temporal(f"temporal://{shared()}/default").__aenter__()
 
 
 REFUSED = {
@@ -213,7 +213,7 @@ async def test_a_key_that_changes_is_used_without_a_restart(monkeypatch, tmp_pat
 async def run_printed(error: pytest.ExceptionInfo) -> None:
     """Run the command that an error prints."""
     (command,) = re.findall(r"temporal (operator search-attribute .*)", str(error.value))
-    await anyio.run_process([find_program(), *command.split(), "--address", shared().target], input=b"y\n")
+    await anyio.run_process([find_program(), *command.split(), "--address", shared()], input=b"y\n")
 
 
 async def test_a_worker_without_the_right_to_make_search_attributes_prints_the_command():

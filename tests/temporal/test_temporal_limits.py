@@ -124,9 +124,9 @@ async def test_a_cancel_reaches_a_call_with_one_of_its_next_signs_of_life(tmp_pa
     monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))
     front, url, agents = LosingFront("nothing", is_back=True), await namespace(), list(load_agents(AGENTS).values())
     async with (
-        front.serving(shared().target) as address,
+        front.serving(shared()) as address,
         open_temporal(url) as supervisor,
-        working(url.replace(shared().target, address), agents),
+        working(url.replace(shared(), address), agents),
     ):
         run = await supervisor.start("deep", 1)
         while front.seen.count("RecordActivityTaskHeartbeat") < 4:  # of both: the mark, and a sign of life

@@ -67,7 +67,7 @@ async def test_a_tree_that_cannot_be_read_hides_no_other_one(caplog):
 
 async def test_a_namespace_that_is_gone_is_no_missing_session():
     """An answer of "no such session" would be a lie: nobody knows."""
-    gone = read_temporal_url(f"temporal://{shared().target}/gone")
+    gone = read_temporal_url(f"temporal://{shared()}/gone")
     await namespace()  # the server answers
     supervisor = TemporalSupervisor(await Client.connect(gone.target, namespace="gone"), gone)
     for ask in (supervisor.mirror.namespace.describe("s"), supervisor.mirror.namespace.query("s", "entries", 0, dict)):
