@@ -92,7 +92,6 @@ WaitOption = Annotated[
     ),
 ]
 
-
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -200,13 +199,15 @@ class Place:
         unattended: Policy = "ask",
         rules: "Sequence[Rule]" = (),
         tune_interpreter: bool = False,
+        runs: bool = False,
     ) -> "AsyncIterator[StoreSupervisor]":
         """Open the Supervisor, for a command that needs the store at hand.
 
         `wanted`: the kind and the name of what the command is about, for `need`. Without it, a store that does not
         exist is read as an empty one.
         `action`: what only a person may do, such as "deciding"; NotEntitled if a supervised call started this process.
-        `create`: make the store if it does not exist. The other options are those of `open_supervisor`.
+        `create`: make the store if it does not exist. `runs`: whether the command runs agents (absences.py). The other
+        options are those of `open_supervisor`.
         """
         if self.store is None and os.environ.get(SERVER):
             raise InvalidInput(f"this works next to a store only, and ${SERVER} is set: name the store by --store")
@@ -214,10 +215,13 @@ class Place:
             refuse_inside_call(action)
         if wanted is not None:
             self.need(*wanted)
+        from supervisor.cli.absences import store_of_command
         from supervisor.wiring.app import open_supervisor
 
         async with open_supervisor(
-            self.postgres or (self.path if create or self.exists else "memory:"),
+            store_of_command(url, create=create, runs=runs)
+            if (url := self.postgres)
+            else (self.path if create or self.exists else "memory:"),
             create=create,
             channels=channels,
             unattended=unattended,

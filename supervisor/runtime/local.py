@@ -93,7 +93,7 @@ class LocalSupervisor(LocalStarting):
             else:
                 trees.setdefault(found.root_session, []).append(place)
         for places in trees.values():
-            decided = await decide_in_tree(self._runner, [command.decisions[each] for each in places], how)
+            decided = await endless(decide_in_tree)(self._runner, [command.decisions[each] for each in places], how)
             results |= zip(places, decided, strict=True)
         in_order = [msgspec.structs.replace(results[place], batch=how.batch) for place in range(len(results))]
         return await self._run_decided(in_order)
@@ -142,7 +142,7 @@ class LocalSupervisor(LocalStarting):
             raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
         if command.pending:
             now, after = self._runner.clock.now(), self._runner.journal.position
-            for root in await release(
+            for root in await endless(release)(
                 self._runner,
                 self.admission,
                 lambda view: [Made(found, who, "", now, after)] if book(view).find_same(found) else [],
@@ -287,7 +287,7 @@ class LocalSupervisor(LocalStarting):
 
         await self._runner.journal.append(plan)
         await self._runner.launcher.recover(root)
-        return self._run(root)
+        return await until_answered(self._run, root)
 
     async def _fork(self, command: c.Fork, who: str) -> Fork:
         from supervisor.runtime.plans.fork import Forking  # few programs need it

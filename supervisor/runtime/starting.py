@@ -9,7 +9,7 @@ Rules
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,7 +23,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict, S
 from supervisor.core.ids import check_session_id
 from supervisor.core.schedules import is_of_trigger
 from supervisor.core.sessions.state import SessionState
-from supervisor.runtime.clock.patience import until_answered
+from supervisor.runtime.clock.patience import patient, until_answered
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
@@ -48,7 +48,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-
+A = TypeVar("A")
 Also = Callable[[View], tuple[list[Entry], bool]]
 """What is journaled in the append with which a session begins, and whether it begins."""
 
@@ -74,6 +74,10 @@ class LocalStarting(LocalReads):
     @people.setter
     def people(self, people: People | None) -> None:
         self.admission.people = people
+
+    async def _do(self, command: c.Command[A], by: str | None) -> A:
+        do = super()._do
+        return await (patient(do) if c.repeats(command) else do)(command, by)
 
     async def _admit(self, command: c.Command[Any], law: c.Law, by: str | None) -> str:
         if law.inside == "refused":

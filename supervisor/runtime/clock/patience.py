@@ -6,7 +6,7 @@ runner (`Attempts.ask`).
 
 Rules
 - What is done again reads first, or does no harm when it is done twice.
-- Commands are not made again: their caller is told. What follows the commit of a command waits for its answer, since
+- A command may be refused with StoreAway before its commit alone. What follows the commit waits for its answer, since
   the command counts.
 """
 
@@ -22,15 +22,14 @@ from supervisor.seam.store import StoreAway
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOMENT_SECONDS: Final = 1.0
-"""Seconds after which a read fails: a person has an answer then, if it is only that there is none."""
 PAUSE_SECONDS: Final = 0.2
 """Seconds after which a store that was away is asked again."""
 
 
 def patient(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make a read again for MOMENT_SECONDS. Raises StoreAway after that."""
-    return _made_again(read, MOMENT_SECONDS)
+    """Make a read again for a moment (StoreAway.moment_seconds): a person has an answer then, if it is only that there
+    is none. Raises StoreAway after that."""
+    return _made_again(read)
 
 
 def endless(read: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -47,15 +46,17 @@ async def until_answered(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs
             await anyio.sleep(PAUSE_SECONDS)
 
 
-def _made_again(read: Callable[P, Coroutine[Any, Any, T]], seconds: float) -> Callable[P, Coroutine[Any, Any, T]]:
+def _made_again(
+    read: Callable[P, Coroutine[Any, Any, T]], seconds: float | None = None
+) -> Callable[P, Coroutine[Any, Any, T]]:
     @wraps(read)
     async def ask(*args: P.args, **kwargs: P.kwargs) -> T:
         until = None
         while True:
             try:
                 return await read(*args, **kwargs)
-            except StoreAway:
-                until = anyio.current_time() + seconds if until is None else until
+            except StoreAway as away:
+                until = until or anyio.current_time() + (away.moment_seconds if seconds is None else seconds)
                 if anyio.current_time() >= until:
                     raise
             await anyio.sleep(PAUSE_SECONDS)
