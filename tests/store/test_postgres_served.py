@@ -196,7 +196,8 @@ def test_a_daemon_whose_server_is_away_says_so_and_goes_on_when_it_is_back(tmp_p
                 until(effects.exists)
                 server.start()
                 until(lambda: client.get("/ready").status_code == 200)
-                until(lambda: client.get("/api/sessions/running").json()["outcome"]["value"] == "ok")
+                outcome = until(lambda: client.get("/api/sessions/running").json()["outcome"])
+                assert outcome["value"] == "ok"
                 decided = client.post(f"/api/approvals/{asked['id']}/decision", json={"decision": "approve"})
                 assert decided.json()["kind"] == "accepted"
                 until(lambda: client.get("/api/sessions/waiting").json()["outcome"])
