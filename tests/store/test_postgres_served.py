@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from postgres_server import running
+from postgres_server import running, text_of
 
 from supervisor.channels.web.revocations import Revocation, Revocations
 from supervisor.channels.web.shown import Look, Shown
@@ -22,6 +22,7 @@ from supervisor.wiring.config import Configuration, read_configuration
 
 TOKEN = "a-token-that-is-long-enough-for-tests"
 PASSWORD = "sesame-of-the-store"
+ENCODED = PASSWORD.replace("s", "%73")
 AGENTS = """
 from supervisor import Context, agent, tool
 from supervisor.tools import shell
@@ -114,6 +115,7 @@ def machines(server, tmp_path_factory):
     """Two machines, each with a daemon of the store: one finds it by its configuration, the other by a variable."""
     url, folder = f"{server}?schema=served", tmp_path_factory.mktemp("machines")
     both = [Machine(folder / name, url) for name in ("one", "two")]
+    both[1].environment["SUPERVISOR_STORE"] = url.replace("@", f":{ENCODED}@")
     for each, config in zip(both, ("named.toml", "rules.toml"), strict=True):
         each.serve("--config", config)
     yield both
@@ -205,6 +207,22 @@ def test_a_daemon_whose_server_is_away_says_so_and_goes_on_when_it_is_back(tmp_p
                 assert any('"approved"' in line for line in told)
         daemon.process.terminate()
         assert daemon.process.wait(30) == 143
+
+
+def test_nothing_that_people_and_programs_read_has_the_password_of_the_store(machines, server):
+    """The URL that the variable of a machine has contains it, encoded, and so does PGPASSWORD."""
+    _, two = machines
+    with two.tokened() as client:
+        client.post("/api/sessions", json={"agent": "asking", "input": "prod", "session": "read"}).raise_for_status()
+        pages = ("/metrics", "/ready", "/login", "/api", "/api/owners", "/api/sessions/none", "/api/audit", "/none")
+        said = {page: client.get(page).text for page in pages}
+    told = [["check", "rules.toml"], ["sessions", "--json"], ["show", "read"], ["approve", "none"], ["check-replay"]]
+    for words in told:
+        ran = two.begin(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said[words[0]] = ran.communicate(timeout=60)[0]
+    said |= {"log": two.log.read_text(), "store": text_of(f"{server}?schema=served")}
+    said["ps"] = Path(f"/proc/{two.process.pid}/cmdline").read_text()
+    assert [name for name, text in said.items() if PASSWORD in text or ENCODED in text or not text] == []
 
 
 @pytest.fixture
