@@ -11,15 +11,15 @@ import collected
 import one_server  # noqa: F401 - the workers inherit the folder of this run
 import preloaded
 import pytest
+from ci_cases import left_out
 from hypothesis import HealthCheck, settings
-from one_backend import left_out
 
 from supervisor import AgentSpec, MemoryStore, SqliteStore, agent
 from supervisor.testing import fresh_process, replaced, virtual_asyncio, virtual_trio
 
 # A busy machine is no failure. In CI the examples are the same each time: what fails there was broken by the change.
 # `--hypothesis-profile=random --hypothesis-seed=N` is the other run of CI, whose examples are new each time.
-settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("random", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 is_ci = "CI" in os.environ
 settings.register_profile("house", settings.get_profile("random"), derandomize=is_ci, max_examples=25 if is_ci else 100)
 settings.load_profile("house")
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config, items):
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(marker)])
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
     if is_ci and collected.is_whole_run(config.args):
-        twins = left_out({item.nodeid for item in items})
+        twins = left_out({item.nodeid: item.get_closest_marker("slow") is not None for item in items})
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in twins])
         items[:] = [item for item in items if item.nodeid not in twins]
     items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

@@ -9,7 +9,7 @@ import pytest
 import sniffio
 from dying import fork
 
-from supervisor import MemoryStore, open_supervisor, tool
+from supervisor import MemoryStore, StoreUnreadable, open_supervisor, tool
 from supervisor.channels import Channel
 from supervisor.channels.sdk import all_facts
 from supervisor.core.ids import STORE_JOURNALS
@@ -119,6 +119,17 @@ class ForkingStore(MemoryStore):
     def commit(self) -> None:
         super().commit()
         self.copies.append((fork(self), self._look()))
+
+
+class DamagedStore(MemoryStore):
+    """A store in which the journal of one session cannot be read any more."""
+
+    damaged = ""
+
+    def journal(self, session: str, *args: Any, **options: Any) -> list[Any]:
+        if session == self.damaged:
+            raise StoreUnreadable("a journal entry cannot be read")
+        return list(super().journal(session, *args, **options))
 
 
 class HeldStore(MemoryStore):

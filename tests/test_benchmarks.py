@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from temporal_server import find_program
 
+from benchmarks.__main__ import NAMES
+
 
 def run_small(folder: Path, *names: str, **env: str) -> dict:
     """Run benchmarks with small numbers, and return what they found."""
@@ -22,27 +24,19 @@ def run_small(folder: Path, *names: str, **env: str) -> dict:
 
 
 @pytest.mark.slow
-def test_every_benchmark_runs_small_and_says_what_it_found(tmp_path):
-    """`python -m benchmarks --smoke --json` ends well, on the base install, with rows of every benchmark."""
-    found = run_small(tmp_path)
-    measured = [name for name in found if name not in ("machine", "smoke", "repair")]
-    assert len(measured) == 19
-    assert all(found[name]["rows"] for name in measured)
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_temporal_runs_small(tmp_path):
-    """By its name alone, since it needs a server."""
-    assert worst_cancel(run_small(tmp_path, "temporal", BENCHMARK_TEMPORAL=find_program())) > 0
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_postgresql_runs_small(tmp_path, server):
-    """By its name alone, too. Its ratios have a row for each number of sessions and backend."""
-    rows = run_small(tmp_path, "postgres", BENCHMARK_POSTGRES=server)["postgres"]["rows"]
-    assert {(row["sessions"], row["backend"]) for row in rows} == {
-        (sessions, backend) for sessions in (1, 10, 100) for backend in ("asyncio", "trio")
-    }
+@pytest.mark.parametrize("name", [*NAMES, "temporal", "postgres"])
+def test_a_benchmark_runs_small_and_says_what_it_found(name, tmp_path, request):
+    """`python -m benchmarks NAME --smoke --json` ends well, on the base install; two need a server."""
+    env = {"temporal": lambda: {"BENCHMARK_TEMPORAL": find_program()}}
+    env |= {"postgres": lambda: {"BENCHMARK_POSTGRES": request.getfixturevalue("server")}}
+    found = run_small(tmp_path, name, **env.get(name, dict)())[name]
+    if name == "repair":
+        assert found
+    else:
+        assert found["rows"]
+    if name == "postgres":
+        backends = {(row["sessions"], row["backend"]) for row in found["rows"]}
+        assert backends == {(sessions, backend) for sessions in (1, 10, 100) for backend in ("asyncio", "trio")}
 
 
 @pytest.mark.parametrize("corpus", ["published", "labels"])

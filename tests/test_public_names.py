@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -84,15 +85,18 @@ def types_named_by(found):
     """Yield the types in the signatures and fields of a class, or in the signature of a function."""
     members = vars(found).items() if inspect.isclass(found) else ()
     offered = [getattr(member, "fget", member) for name, member in members if name == "__init__" or name[0] != "_"]
-    known = {name: each for module in list(sys.modules.values()) for name, each in classes_of(module)}
     for each in [found, *filter(inspect.isfunction, offered)]:
-        for name, given in get_type_hints(each, localns=known).items():
+        for name, given in get_type_hints(each, localns=known_classes()).items():
             yield from types_in(given) if not name.startswith("_") else ()
 
 
-def classes_of(module):
-    ours = module.__name__.startswith("supervisor.") and "temporal" not in module.__name__
-    return [(name, each) for name, each in vars(module).items() if inspect.isclass(each)] if ours else []
+@cache
+def known_classes():
+    """Return the classes of all modules of the package, by their names."""
+    modules = [
+        each for name, each in [*sys.modules.items()] if name.startswith("supervisor.") and "temporal" not in name
+    ]
+    return {name: each for module in modules for name, each in vars(module).items() if inspect.isclass(each)}
 
 
 def test_a_public_signature_names_only_public_types():

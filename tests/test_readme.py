@@ -44,6 +44,7 @@ def test_it_has_what_a_stranger_looks_for():
     assert "](docs/README.md)" in section("Where things are")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_program_runs_as_shown_and_goes_on_when_run_again(tmp_path, backend):
     """Without a terminal it waits for decisions made elsewhere; run again it returns what it had found."""

@@ -60,6 +60,7 @@ BOUNDS = {
     "decisions.SOON_ENOUGH",
     "descendants.PROC",
     "inside.STARTED_BY",
+    "limits.MINUTE_SECONDS",
     "long_steps.GIVEN_UP_SECONDS",
     "mirror.LATE",
     "moving.CARRIED_LARGEST_BYTES",
@@ -74,6 +75,9 @@ BOUNDS = {
     "rescue_module.MOVED_WITHIN_SECONDS",
     "rules.LARGEST_BYTES",
     "rules_workflow.MOST",
+    "scheduling.LOOK_SECONDS",
+    "scheduling.SETTLING_SECONDS",
+    "scheduling.STAND_BACK_SECONDS",
     "schema.PATIENCE_SECONDS",
     "schema.STEPS",
     "sessions.MOST",
@@ -116,20 +120,21 @@ def is_ours(owner: ast.expr, imported: dict[str, str]) -> bool:
 
 
 @cache
-def replacing() -> list[tuple[str, ast.Module, dict[str, str]]]:
-    """Return the files that may replace something, each with what it imports."""
+def replacing() -> list[tuple[str, list[ast.Call | ast.Assign], dict[str, str]]]:
+    """Return the files that may replace something: the calls and assignments of each, and what it imports."""
     found = []
     for path in sorted(TESTS.rglob("*.py")):
         if WAYS.search(text := path.read_text()):
             tree = ast.parse(text)
-            found.append((path.relative_to(TESTS).as_posix(), tree, imports(tree)))
+            nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Assign)]
+            found.append((path.relative_to(TESTS).as_posix(), nodes, imports(tree)))
     return found
 
 
 def calls(names: set[str]) -> Iterator[tuple[str, ast.Call, dict[str, str]]]:
     """Give the calls of functions of these names, each with its place and with what its file imports."""
-    for name, tree, imported in replacing():
-        for node in ast.walk(tree):
+    for name, nodes, imported in replacing():
+        for node in nodes:
             if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in names:
                 yield f"{name}:{node.lineno}", node, imported
 
@@ -154,9 +159,9 @@ def test_no_test_replaces_a_part_of_the_package_in_another_way():
 def test_no_test_assigns_to_a_part_of_the_package():
     """It would stay so for all tests after it."""
     found = []
-    for name, tree, imported in replacing():
+    for name, nodes, imported in replacing():
         ours = {each for each, module in imported.items() if module.startswith("supervisor")}
-        for node in ast.walk(tree):
+        for node in nodes:
             targets = node.targets if isinstance(node, ast.Assign) else []
             found += [
                 f"{name}:{each.lineno}" for each in targets if isinstance(each, ast.Attribute) and root_of(each) in ours

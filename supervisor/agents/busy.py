@@ -4,6 +4,7 @@ Rules
 - Busy are the answers 429, 503 and 529. What is spent for good (`insufficient_quota`) is not busy: no wait helps.
 - The seconds are those of the answer's header: `retry-after-ms`, or `retry-after` as seconds, or as a date, which is
   compared with the date of the answer itself. Without one they are SECONDS.
+- A group of errors is busy if each of them is: a model that tries others is busy while all are, for the shortest time.
 - A bridge that is given a limit turns the SDK's own retries off: they would ask again while the limit is closed.
 """
 
@@ -36,6 +37,9 @@ def busy_of(error: BaseException) -> RetryAfter | None:
     """Return what an exception says of a busy endpoint; None if it says something else."""
     seen, each = list[BaseException](), error
     while each is not None and each not in seen:
+        if isinstance(each, BaseExceptionGroup):
+            several = [*map(busy_of, each.exceptions)]
+            return min((one for one in several if one), key=lambda one: one.seconds) if all(several) else None
         if getattr(each, "status_code", None) in BUSY and not _is_spent(each):
             return RetryAfter(_seconds(_headers(error)), f"it answered {each.status_code}")  # type: ignore[attr-defined] # an exception of an SDK
         seen.append(each)

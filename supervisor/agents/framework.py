@@ -16,9 +16,9 @@ import copy
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sniffio
 
@@ -30,9 +30,11 @@ from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import digest_of_value
 from supervisor.core.limits import BUSY
 from supervisor.core.text.visible import json_text
+from supervisor.core.usage import Usage
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context, Operations
 
+T = TypeVar("T")
 _NOT_IN_NAMES: Final = re.compile(r"[/#:*\s]+")
 _SUB_AGENT: Final[ContextVar[Operations | None]] = ContextVar("supervisor_sub_agent", default=None)
 """The operations by which the tool that runs now may call a sub-agent."""
@@ -81,6 +83,23 @@ def framework_agent(
     made = FrameworkAgent(agent, name=name, **options)
     made.asks_all_it_awaits = True
     return made
+
+
+def check_deps(deps: object, whose: str) -> None:
+    """Raise InvalidInput for a context that is no function: a resumed run makes it again."""
+    if deps is not None and not callable(deps):
+        raise InvalidInput(
+            f"{whose}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
+            "context that makes it: deps=lambda ctx: ..."
+        )
+
+
+def answer_usage(model: object, given: int | None, cached: int | None, written: int | None, requests: int = 1) -> Usage:
+    """Return what an answer of a model took. A model that says nothing of its tokens leaves them unknown."""
+    name = model if isinstance(model, str) else ""
+    if not (given or written):
+        return Usage(name, requests, None, None, None)
+    return Usage(name, requests, given, cached or 0, written)
 
 
 def name_word(text: str) -> str:
@@ -163,13 +182,18 @@ class Names:
 
 
 @contextmanager
-def calling_sub_agents(operations: Operations) -> Iterator[None]:
-    """Let a `supervisor_tool` that runs in this block call its agent, by these operations."""
-    token = _SUB_AGENT.set(operations)
+def setting(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a variable of this task another value in this block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _SUB_AGENT.reset(token)
+        variable.reset(token)
+
+
+def calling_sub_agents(operations: Operations) -> AbstractContextManager[None]:
+    """Let a `supervisor_tool` that runs in this block call its agent, by these operations."""
+    return setting(_SUB_AGENT, operations)
 
 
 async def call_sub_agent(agent: AgentSpec[..., Any], arguments: str | Mapping[str, Any]) -> ToolResult[Any]:

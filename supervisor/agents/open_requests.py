@@ -20,11 +20,12 @@ gives the answer to the node that waits, in any process (langgraph/guard.py).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from supervisor.core.errors import SupervisorError
 from supervisor.seam.context import Context
@@ -33,7 +34,9 @@ from supervisor.seam.runs import Run
 A = TypeVar("A")
 M = TypeVar("M")
 R = TypeVar("R")
+S = TypeVar("S")
 O = TypeVar("O", bound="OpenRequest[Any, Any]")  # noqa: E741 # of OpenRequests
+_STEPS: Final = 100  # what waits is reached in fewer
 
 
 def _nothing() -> None:
@@ -174,8 +177,17 @@ class Desk(ABC, Generic[O, R]):
         self._new.append(new)
         self._came.set()
 
+    def _resume(self, ctx: Context, kind: type[S], make: Callable[[Any], O]) -> S:
+        """Take up the saved state, which has the `requests` that an earlier attempt left, and the `last` number."""
+        saved: Any = kind() if ctx.saved is None else msgspec.convert(ctx.saved, kind)
+        self._open = OpenRequests((each.number, make(each)) for each in saved.requests)
+        self._open.last = saved.last
+        return cast(S, saved)
+
     async def _attend(self, ctx: Context, tasks: TaskGroup) -> None:
-        """Bring all that is announced to its end, as long as the program runs."""
+        """Bring all that is open or announced to its end, as long as the program runs."""
+        for each in [*self._open.values()]:
+            tasks.start_soon(self._carry, ctx, each)
         tasks.start_soon(self._refuse_messages, ctx)
         self._is_settled.set()
         while True:
@@ -209,6 +221,13 @@ class Desk(ABC, Generic[O, R]):
     @abstractmethod
     def _saved(self) -> Any:
         """Return the state of the session."""
+
+
+async def cancel_again(scope: anyio.CancelScope) -> None:
+    """Withdraw what an earlier attempt was withdrawing when its process died, once it waits again."""
+    for _ in range(_STEPS):
+        await checkpoint()
+    scope.cancel()
 
 
 async def nothing(arguments: Any) -> None:

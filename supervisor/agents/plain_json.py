@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from supervisor.agents.model_arguments import journal_value
 from supervisor.core.errors import InvalidInput
 
 
@@ -13,3 +14,11 @@ def as_json(value: Any, what: str, cure: str = "return values that pydantic can 
         return to_jsonable_python(value)
     except ValueError as error:
         raise InvalidInput(f"{what} cannot be written as JSON: {error}; {cure}") from None
+
+
+def as_shown(value: Any) -> Any:
+    """Return a value as people see it: plain JSON values, in which a value of another type is its text."""
+    try:
+        return journal_value(to_jsonable_python(value, fallback=repr))
+    except ValueError:
+        return journal_value(repr(value))

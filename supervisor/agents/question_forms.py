@@ -17,8 +17,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from supervisor.core.declarations.schemas import schema_of
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput
+from supervisor.seam.context import Operations
 
 _PLAIN: Final[Mapping[str, Any]] = {"string": str, "number": float, "integer": int, "boolean": bool}
 _LIMITS: Final[Mapping[str, str]] = {"minimum": "ge", "maximum": "le"}
@@ -37,6 +39,8 @@ _WHOLE: Final[Mapping[str, Callable[[float], int]]] = {
     "le": math.floor,
 }
 """The whole number that bounds what is whole as a bound that may be none does."""
+_AGREED: Final = ("accept", "decline")
+"""The choices of a form that asks for no value."""
 _SHOWN: Final = str.maketrans({"\\": "/", '"': "'", **{chr(code): " " for code in range(32)}})
 
 
@@ -59,6 +63,25 @@ def form_of(parts: Sequence[Wanted]) -> type[msgspec.Struct]:
     ]
     rename = {f"part{number}": name for number, name in enumerate(names)}
     return msgspec.defstruct("Answers", fields, rename=rename, kw_only=True, frozen=True)
+
+
+def parts_of(form: Mapping[str, Any]) -> list[Wanted]:
+    """Return what a form of ACP or MCP asks for. Raises InvalidInput for what no form of ours can ask."""
+    properties, required = form.get("properties") or {}, form.get("required") or ()
+    if not isinstance(properties, Mapping) or not all(isinstance(each, Mapping) for each in properties.values()):
+        raise InvalidInput("the properties of a form are schemas")
+    parts = [Wanted(name, type_of(schema), name in required) for name, schema in properties.items()]
+    if parts:
+        schema_of(form_of(parts))
+    return parts
+
+
+async def ask_form(here: Operations, question: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Ask a person what such a form asks, and return the content of the answer; None: they declined. Raises
+    QuestionUnanswered."""
+    if parts := parts_of(form):
+        return content_of(await here.ask(question, schema=form_of(parts)), parts)
+    return {} if await here.ask(question, choices=_AGREED) == _AGREED[0] else None
 
 
 def content_of(answer: msgspec.Struct, parts: Sequence[Wanted]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ Rules
 - Fields are those of the context itself: its attributes, or the keys of a dict. A field is tracked if its value
   round-trips at the start of the run: written as JSON and read as its type, it is equal. Others are handles, such as
   clients and pools, and nothing is promised of them. A field that a tool adds is tracked if its value round-trips.
+- A field without a type, as a key of a dict, has that of its first value. Later it may have any plain JSON value, too.
+  If a tool has added it, no later process would know its first value: then it may have plain JSON values only.
 - A result holds the new values of all fields that differ from the last journaled state, whichever code has changed
   them. Values are set and not applied, so that a result may repeat what another one says. Of two results at once the
   one with the larger number is right.
@@ -33,20 +35,34 @@ LARGEST_BYTES: Final = 1_000_000
 """Bytes of the JSON of a field, at most."""
 _KEY: Final = "context"
 _NOTHING: Final = object()
+_PLAIN: Final = (type(None), bool, int, float, str, list, dict)
+_ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 
 
 class _Field:
     """The type of a field, and its last journaled value as JSON."""
 
-    def __init__(self, hint: Any, value: Any) -> None:
-        self.adapter: TypeAdapter[Any] = TypeAdapter(type(value) if hint in (Any, _NOTHING) else hint)
+    def __init__(self, hint: Any, value: Any, *, is_added: bool = False) -> None:
+        has_type = hint not in (Any, _NOTHING)
+        self._kind = None if has_type or is_added else type(value)
+        """The type of the first value, for a field that has none."""
+        self._adapter: TypeAdapter[Any] = TypeAdapter(hint if has_type else self._kind or Any)
         self.text = self.write(value)
         self.number = 0
 
+    def is_plain(self, value: Any) -> bool:
+        """Whether a field without a type has a plain JSON value of another type than its first one."""
+        return self._kind is not None and type(value) is not self._kind and type(value) in _PLAIN
+
+    def read(self, text: bytes, *, is_plain: bool) -> Any:
+        return json.loads(text) if is_plain and self._kind is not None else self._adapter.validate_json(text)
+
     def write(self, value: Any) -> bytes:
         """Return a value as JSON. Raises an exception if it does not round-trip."""
-        text = self.adapter.dump_json(value, by_alias=True, round_trip=True, warnings=False)
-        back = self.adapter.validate_json(text)
+        is_plain = self.is_plain(value)
+        adapter = _ANY if is_plain else self._adapter
+        text = adapter.dump_json(value, by_alias=True, round_trip=True, warnings=False)
+        back = self.read(text, is_plain=is_plain)
         if type(back) is not type(value) or back != value:
             raise ValueError("read back from JSON it is another value")
         to_json(json.loads(text), "it")
@@ -74,6 +90,10 @@ class WrittenContext:
             self._handles.add(name)
             return False
         return True
+
+    def _added(self, name: str, value: Any) -> _Field:
+        """Return a field that a tool has added. Raises an exception if its value does not round-trip."""
+        return _Field(self._hints.get(name, _NOTHING), value, is_added=True)
 
     async def call(
         self,
@@ -103,13 +123,13 @@ class WrittenContext:
 
     def with_changes(self, tool: str, result: ToolResult[Any]) -> ToolResult[Any]:
         """Return the result of a call that has just run, with what has changed in the context."""
-        now, new, lost = _fields_of(self.context), dict[str, Any](), dict[str, str]()
+        now, new, lost, plain = _fields_of(self.context), dict[str, Any](), dict[str, str](), list[str]()
         for name, value in now.items():
             if name in self._handles:
                 continue
             known = self._fields.get(name)
             try:
-                text = known.write(value) if known is not None else _Field(self._hints.get(name, _NOTHING), value).text
+                text = self._added(name, value).text if known is None else known.write(value)
             except Exception as error:  # noqa: BLE001 # as above
                 if known is None:
                     self._handles.add(name)
@@ -122,18 +142,20 @@ class WrittenContext:
                 lost[name] = f"it has {len(text)} bytes as JSON, and {LARGEST_BYTES} at most are kept"
             else:
                 new[name] = json.loads(text)
+                plain += [name] if known is not None and known.is_plain(value) else []
         gone = [name for name in self._fields if name not in now]
         if not (new or gone or lost):
             return result
         self._number += 1
-        changes = {"number": self._number, "set": new, "gone": gone, "lost": [*lost]}
+        changes = {"number": self._number, "set": new, "plain": plain, "gone": gone, "lost": [*lost]}
         details = {**result.details, _KEY: {name: said for name, said in changes.items() if said}}
         if lost:
             told = "; ".join(f"{name}: {why}" for name, why in lost.items())
             why = (
                 f"tool {tool} has run, but what it wrote into the context of agent {self._agent} is lost when the "
-                f"process ends ({told}). Give the field a type that JSON can hold, and annotate it; or keep the "
-                "value in a file or a database, and its name in the context"
+                f"process ends ({told}). Give the field a type that JSON can hold, and annotate it (a dict has no "
+                "annotations: make it a dataclass); or keep the value in a file or a database, and its name in the "
+                "context"
             )
             details |= {"reason": "context", "effect": "done"}
             return ToolResult(kind="error", content=why, details=details)
@@ -156,17 +178,17 @@ class WrittenContext:
                 if is_replayed:
                     _drop(self.context, name)
         for name, value in said.get("set", {}).items():
-            self._set(name, value, number, is_replayed=is_replayed)
+            self._set(name, value, number, is_plain=name in said.get("plain", ()), is_replayed=is_replayed)
 
-    def _set(self, name: str, value: Any, number: int, *, is_replayed: bool) -> None:
+    def _set(self, name: str, value: Any, number: int, *, is_plain: bool, is_replayed: bool) -> None:
         known, text = self._fields.get(name), json.dumps(value).encode()
         if known is not None and known.number > number:
             return
         try:
             if known is None:
                 current = _fields_of(self.context).get(name, value)
-                known = _Field(self._hints.get(name, _NOTHING), value if is_replayed else current)
-            read = known.adapter.validate_json(text)
+                known = self._added(name, value if is_replayed else current)
+            read = known.read(text, is_plain=is_plain)
             known.text = known.write(read)
         except Exception as error:  # noqa: BLE001 # as above
             raise InvalidInput(

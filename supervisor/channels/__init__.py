@@ -9,32 +9,17 @@ from typing import TYPE_CHECKING
 from supervisor.lazy import lazily
 
 if TYPE_CHECKING:
-    from supervisor.channels.discord import Discord
-    from supervisor.channels.mail import Email, EmailRefused, SmtpServer
-    from supervisor.channels.slack import Slack
-    from supervisor.channels.telegram import Telegram
-    from supervisor.channels.terminal import Terminal
-    from supervisor.core.approvals.reminders import EscalationStep
-    from supervisor.core.approvals.routes import Route
-    from supervisor.seam.channel import Channel, Webhook, WebhookReply
-
-__all__ = [
-    "Channel",
-    "Discord",
-    "Email",
-    "EmailRefused",
-    "EscalationStep",
-    "Route",
-    "Slack",
-    "SmtpServer",
-    "Telegram",
-    "Terminal",
-    "Webhook",
-    "WebhookReply",
-]
+    from supervisor.channels.discord import Discord as Discord
+    from supervisor.channels.mail import Email as Email, EmailRefused as EmailRefused, SmtpServer as SmtpServer
+    from supervisor.channels.slack import Slack as Slack
+    from supervisor.channels.telegram import Telegram as Telegram
+    from supervisor.channels.terminal import Terminal as Terminal
+    from supervisor.core.approvals.reminders import EscalationStep as EscalationStep
+    from supervisor.core.approvals.routes import Route as Route
+    from supervisor.seam.channel import Channel as Channel, Webhook as Webhook, WebhookReply as WebhookReply
 
 if not TYPE_CHECKING:  # a type checker knows the names by the imports above
-    __getattr__, __dir__ = lazily(
+    __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "supervisor.seam.channel": "Channel Webhook WebhookReply",

@@ -9,13 +9,14 @@ docs/how-to/write-a-channel.md builds one.
                                  the DrawnFact ones are complete
     hostile text                 visible, gathered, json_text
     within a platform's limits   fit, fit_facts, fit_lines, length; pieces and harmless, for Markdown
-    buttons and forms            buttons_of, unseen_buttons, says_yes, form_of; has_form, modal_fields, read_modal
+    buttons and forms            buttons_of, fitting_buttons, unseen_buttons, says_yes, form_of; has_form, modal_fields,
+                                 read_modal
     a form, field by field       interview_of, whose Interview says what each Prompt asks, and what a line means
     a press, by its code         Answering, which finds the person, decides, and says what became of it
     a whole chat platform        Platform, which is subclassed, for ChatChannel: it draws, reads, writes, edits, finds,
                                  whispers and opens forms; Limits say what it cannot do, Refused what it refuses
     sessions in chats            Chat, which is subclassed, and Conversations; IncomingMessage, Earlier, Piece
-    HTTP requests                HttpClient, HttpReply (they need httpx): bounded, and without addresses in logs
+    HTTP requests (needs httpx)  HttpClient, HttpReply, reaching: bounded, and without addresses in logs
 """
 
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ from supervisor.channels.chat.presses import (
     buttons_of,
     code_of_reply,
     decision_of,
+    fitting_buttons,
     form_of,
     says_yes,
     unseen_buttons,
@@ -111,7 +113,7 @@ from supervisor.system.logs import FactLog
 from supervisor.system.threads import in_thread
 
 if TYPE_CHECKING:
-    from supervisor.system.http_requests import HttpClient, HttpReply
+    from supervisor.system.http_requests import HttpClient, HttpReply, reaching
 
 __all__ = [
     "APPROVAL_ID",
@@ -188,6 +190,7 @@ __all__ = [
     "fit",
     "fit_facts",
     "fit_lines",
+    "fitting_buttons",
     "form_of",
     "gathered",
     "harmless",
@@ -203,6 +206,7 @@ __all__ = [
     "page_of",
     "path_text",
     "pieces",
+    "reaching",
     "read_modal",
     "read_word",
     "refused",
@@ -220,4 +224,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # httpx is not installed with every channel
-    __getattr__, _ = lazily(__name__, {"supervisor.system.http_requests": "HttpClient HttpReply"})
+    _, __getattr__, _ = lazily(__name__, {"supervisor.system.http_requests": "HttpClient HttpReply reaching"})

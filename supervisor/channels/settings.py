@@ -64,6 +64,18 @@ class ChannelSetup(msgspec.Struct, frozen=True, kw_only=True):
             if self.people.find(person) is None:
                 yield key, f"there is no [people.{person}]"
 
+    def find_agent(self, agent: str | None) -> AgentSpec[..., Any] | None:
+        """Return an agent on offer by its name; None of None."""
+        return None if agent is None else self.agents[agent]
+
+    def talk_problems(self, kind: str, agent: str | None, mention: Mention) -> Iterator[Problem]:
+        """Yield what is wrong with the people to mention and the agent of a chat. `kind`: only the channel of this name
+        has conversations, since the ids of its sessions do not name it; "" if they do."""
+        yield from self.agent_problems("agent", agent)
+        if agent is not None and kind not in ("", self.name):
+            yield "agent", f"only [channels.{kind}] has conversations; other channels of its kind have cards only"
+        yield from self.mention_problems("mention", mention)
+
 
 class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A kind of channel: its fields are the keys of a table [channels.NAME], and `make` returns the channel.

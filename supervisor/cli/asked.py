@@ -8,7 +8,7 @@ Rules
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from supervisor.channels.wording.cards import GUTTER, all_facts, decided, headline, path_text, summary
 from supervisor.channels.wording.granting import grants, longer_ways
@@ -23,6 +23,10 @@ from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.supervisor import Supervisor
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
 MOST_CANDIDATES: Final = 10
 MOST_WHOLE: Final = 3
 """The most approvals that a list shows whole."""
@@ -30,7 +34,7 @@ _MORE: Final = " " * 13 + GUTTER
 """Begins each further line of a fact."""
 
 
-async def find_all(supervisor: Supervisor, ids: Sequence[str], place: AnyPlace, *, pending: bool) -> Sequence[Approval]:
+async def find_all(ids: Sequence[str], place: AnyPlace, supervisor: Supervisor, *, pending: bool) -> Sequence[Approval]:
     """Return the approvals with these ids, or all."""
     if not ids:
         return await supervisor.find_approvals(pending=pending, limit=None)
@@ -66,9 +70,9 @@ def candidates(found: Sequence[Approval]) -> list[str]:
 async def _unknown(supervisor: Supervisor, approval: str, place: AnyPlace) -> NotFound:
     """Return the error for an id that no approval has. People often give a session's id instead."""
     everything = await supervisor.find_approvals(pending=False, limit=None)
-    here = [other.id for other in everything if approval in (other.session, other.root_session)]
-    if here:
-        return NotFound(f"{approval} is a session, not an approval; it asked {', '.join(here)}")
+    if here := [other for other in everything if approval in (other.session, other.root_session)]:
+        first = sorted(here, key=lambda other: other.status != "pending")
+        return NotFound("\n".join([f"{approval} is a session, not an approval; it asked:", *candidates(first)]))
     error = not_found("approval", approval, [other.id for other in everything], place.option)
     if len(approval) < LEAST_CHARACTERS:
         error = NotFound(f"{approval} is too short for an id: give at least {LEAST_CHARACTERS} characters")
@@ -86,47 +90,57 @@ def print_rows(found: Sequence[Approval]) -> None:
     for each in found:
         trees.setdefault(each.root_session, []).append(each)
     for number, (root, asked) in enumerate(trees.items()):
-        text = Text("\n" * (number > 0)).append(f"{visible(asked[0].path[0])} [{root}]: {len(asked)}", style="dim")
+        console.print("\n" * (number > 0), Text(f"{visible(asked[0].path[0])} [{root}]: {len(asked)}", "dim"), sep="")
         for each in asked:
             is_pending = each.status == "pending"
-            text.append(f"\n  {short[each.id]}", style="bold yellow" if is_pending else "dim")
-            text.append(f"  {summary(each, 200)}")
             below = f", {path_text(each.path[1:])}" if len(each.path) > 1 else ""
-            text.append(f"  ({ago(each.created_at, now) if is_pending else each.status}{below})", style="dim")
-        console.print(text)
+            told = Text(summary(each, 200))
+            told.append(f"  ({ago(each.created_at, now) if is_pending else each.status}{below})", "dim")
+            _hang(console, Text(f"  {short[each.id]}", "bold yellow" if is_pending else "dim").append("  "), told)
     say_on_stderr(f"\nTo see one whole: supervisor approvals {short[found[0].id]}")
 
 
 def print_approvals(found: Sequence[Approval]) -> None:
-    now = datetime.now().astimezone()
-    console = answers.open_console()
     from rich.text import Text
 
-    short = short_ids([each.id for each in found])
+    now = datetime.now().astimezone()
+    console, short = answers.open_console(), short_ids([each.id for each in found])
     for number, approval in enumerate(found):
-        text = Text("\n" if number else "")
         is_pending = approval.status == "pending"
-        text.append(short[approval.id], style="bold yellow" if is_pending else "dim")
         when = f"since {instant_text(approval.created_at, now)}, {ago(approval.created_at, now)}"
-        text.append(f"  {when if is_pending else decided(approval, now)}\n", style="dim")
-        text.append(f"  {headline(approval)}\n")
+        begins = Text(("\n" * (number > 0)) + short[approval.id], "bold yellow" if is_pending else "dim")
+        console.print(begins.append(f"  {when if is_pending else decided(approval, now)}", "dim"))
+        _hang(console, Text("  "), Text(headline(approval)))
         for fact in listed_facts(approval, now):
             first, *more = fact.text.split("\n")
-            style = "dim" if fact.is_default else None
-            text.append(f"    {fact.label:<8} ", style="dim").append(f"│ {first}" if more else first, style)
+            style = "dim" if fact.is_default else ""
+            _hang(console, Text(f"    {fact.label:<8} ", "dim"), Text(f"{GUTTER}{first}" if more else first, style))
             for line in more:
-                text.append(f"\n{_MORE}").append(line, style)
-            text.append("\n")
-        text.rstrip()
+                _hang(console, Text(_MORE), Text(line, style))
         for way in longer_ways(grants(approval, "session")) if is_pending else ():
-            text.append(f"\n    longer   {' or '.join(way.options)}, for:", style="dim")
-            several = "\n" in way.pattern
-            text.append(
-                "".join(f"\n{_MORE}{each}" for each in way.pattern.split("\n")) if several else f" {way.pattern}"
-            )
+            begins = Text(f"    longer   {' or '.join(way.options)}, for:", "dim")
+            lines = way.pattern.split("\n")
+            if len(lines) == 1:
+                _hang(console, begins.append(" "), Text(way.pattern))
+                continue
+            console.print(begins)
+            for line in lines:
+                _hang(console, Text(_MORE), Text(line))
         if is_pending and not approval.shown:
-            text.append("\n    no channel has shown it yet", style="dim")
-        console.print(text)
+            console.print(Text("    no channel has shown it yet", "dim"))
+
+
+def _hang(console: "Console", begins: "Text", told: "Text") -> None:
+    """Print a line. What does not fit the screen goes on below `told`, or, where that leaves too little room, below
+    what we write; nowhere does it begin as a line of ours."""
+    from rich.text import Text
+
+    indent = begins.cell_len
+    if indent > console.width // 2:
+        begins, told, indent = Text(), begins + told, len(_MORE)
+    for line in told.wrap(console, max(console.width - indent, 1), overflow="fold"):
+        console.print(begins + line)
+        begins = Text(" " * indent)
 
 
 def listed_facts(approval: Approval, now: datetime) -> list[Fact]:

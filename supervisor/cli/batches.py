@@ -9,6 +9,7 @@ Rules
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from cyclopts import Parameter
@@ -70,15 +71,9 @@ class Named(NamedTuple):
 
 def list_for(named: Named, place: AnyPlace, *, as_json: bool) -> int:
     """Print what waits in a session, and how to approve exactly that."""
-    import anyio
-
     from supervisor.cli.asked import print_approvals
 
-    async def read() -> list[Approval]:
-        async with place.open(wanted=named.wanted) as supervisor:
-            return await _asked_in(supervisor, named)
-
-    calls = anyio.run(read)
+    calls = place.read(partial(_asked_in, named), wanted=named.wanted)
     waiting, name = [each for each in calls if each.status == "pending"], name_of_list(calls)
     if as_json:
         answers.print_json({"shown": name, "approvals": [approval_document(each) for each in waiting]})
@@ -93,18 +88,15 @@ def list_for(named: Named, place: AnyPlace, *, as_json: bool) -> int:
 
 def decide_all(named: Named, decision: Callable[[str], Decision], place: PersonPlace, *, as_json: bool) -> int:
     """Decide several calls, and print what became of each. `decision`: makes one from a person's name."""
-    import anyio
 
-    async def decide() -> tuple[dict[str, Approval], list[DecisionResult]]:
-        async with place.act("deciding", wanted=named.wanted) as (supervisor, who):
-            calls = await _find_calls(supervisor, named, place)
-            made = decision(who)
-            shown = {each.id: each.digest for each in calls.values() if each is not None}
-            pairs = [(name, made if each is None else with_meant_pattern(each, made)) for name, each in calls.items()]
-            results = await supervisor.decide_all(pairs, channel="command line", shown=shown)
-            return {name: each for name, each in calls.items() if each is not None}, results
+    async def decide(supervisor: Supervisor, who: str) -> tuple[dict[str, Approval], list[DecisionResult]]:
+        found, made = await _find_calls(supervisor, named, place), decision(who)
+        calls = {name: each for name, each in found.items() if each is not None}
+        pairs = [(name, with_meant_pattern(calls[name], made) if name in calls else made) for name in found]
+        shown = {each.id: each.digest for each in calls.values()}
+        return calls, await supervisor.decide_all(pairs, channel="command line", shown=shown)
 
-    calls, results = anyio.run(decide)
+    calls, results = place.give("deciding", decide, wanted=named.wanted)
     if as_json:
         batch = results[0].batch if results else None
         answers.print_json({"batch": batch, "results": [decision_document(each) for each in results]})
@@ -140,7 +132,7 @@ async def _find_calls(supervisor: Supervisor, named: Named, place: AnyPlace) -> 
             except NotFound:
                 found[given] = None  # its result says so
         return found
-    calls = await _asked_in(supervisor, named)
+    calls = await _asked_in(named, supervisor)
     listed = None
     if named.shown is None:
         listed = [each for each in calls if each.status == "pending"]
@@ -152,7 +144,7 @@ async def _find_calls(supervisor: Supervisor, named: Named, place: AnyPlace) -> 
     return {each.id: each for each in listed}
 
 
-async def _asked_in(supervisor: Supervisor, named: Named) -> list[Approval]:
+async def _asked_in(named: Named, supervisor: Supervisor) -> list[Approval]:
     """Return all calls that were asked in a session, oldest first."""
     everything = await supervisor.find_approvals(pending=False, session=named.session, limit=None)
     return [each for each in everything if each.kind == "call" and named.tool in (None, each.tool)]

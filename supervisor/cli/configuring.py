@@ -218,14 +218,14 @@ def init(
 
 def _unit(configuration: Path, unit: Path) -> str:
     """Return the unit that serves a configuration with the program that writes it, as the user who writes it."""
-    from supervisor.channels.terminal import login_name
+    from supervisor.system.identity import current_user
 
     program, folder = Path(sys.executable).with_name("supervisor"), configuration.resolve().parent
     words = {"program": program, "configuration": configuration.resolve(), "folder": folder}
     for word in words.values():
         if any(each.isspace() or each in "%\"'\\$" for each in str(word)):
             raise InvalidInput(f"{word} has a space or a sign that systemd reads in its own way: choose another folder")
-    return UNIT.format(name=unit.name, user=login_name(), **words)
+    return UNIT.format(name=unit.name, user=current_user(), **words)
 
 
 def check(

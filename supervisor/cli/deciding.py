@@ -227,17 +227,14 @@ def _end_of(made: Approve) -> str:
 
 
 def _decide(approval: str, decision: Decide, place: PersonPlace, *, as_json: bool) -> int:
-    import anyio
-
     from supervisor.cli.asked import find_approval
 
-    async def decide() -> tuple[DecisionResult, Decision, Approval]:
-        async with place.act("deciding", wanted=("approval", approval)) as (supervisor, who):
-            found = await find_approval(supervisor, approval, place)
-            made = await decision(who, found)
-            return await supervisor.decide(found.id, made, channel="command line"), made, found
+    async def decide(supervisor: Supervisor, who: str) -> tuple[DecisionResult, Decision, Approval]:
+        found = await find_approval(supervisor, approval, place)
+        made = await decision(who, found)
+        return await supervisor.decide(found.id, made, channel="command line"), made, found
 
-    result, made, found = anyio.run(decide)
+    result, made, found = place.give("deciding", decide, wanted=("approval", approval))
     if as_json:
         answers.print_json(decision_document(result))
     else:

@@ -11,9 +11,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import anyio
 import msgspec
 from cyclopts import Parameter
 
@@ -23,10 +22,9 @@ from supervisor.cli.options import ANYWHERE, AnyPlace
 from supervisor.cli.reading import get_session
 from supervisor.core.documents import event_document
 from supervisor.core.errors import InvalidInput
+from supervisor.core.rows import JournalEntry
 from supervisor.core.text.visible import visible
-
-if TYPE_CHECKING:
-    from supervisor.core.rows import JournalEntry
+from supervisor.seam.supervisor import Supervisor
 
 
 def export(
@@ -45,7 +43,12 @@ def export(
     session
         The id of any session of the tree.
     """
-    rows = anyio.run(_read, place, session)
+
+    async def read(supervisor: Supervisor) -> tuple[JournalEntry, ...]:
+        root = (await get_session(supervisor, session, place)).root
+        return (await supervisor.get_tree(root, entries=None)).entries
+
+    rows = place.read(read, wanted=("session", session))
     if output is None:
         for line in _lines(rows):
             sys.stdout.buffer.write(line)
@@ -59,10 +62,8 @@ def export(
             with output.open("wb") as sink:
                 sink.writelines(_lines(rows))
         else:
-            file, taken = (
-                os.path.realpath(output),
-                "" if place.is_server or place.postgres else os.path.realpath(place.path),
-            )
+            file = os.path.realpath(output)
+            taken = "" if place.is_server or place.postgres else os.path.realpath(place.path)
             if taken and file in (taken, f"{taken}-wal", f"{taken}-shm"):
                 raise InvalidInput(f"{file} is the store itself: name another file")
             write_whole(Path(file), _lines(rows))
@@ -70,13 +71,7 @@ def export(
     return Exit.DONE
 
 
-async def _read(place: AnyPlace, session: str) -> "tuple[JournalEntry, ...]":
-    async with place.open(wanted=("session", session)) as supervisor:
-        root = (await get_session(supervisor, session, place)).root
-        return (await supervisor.get_tree(root, entries=None)).entries
-
-
-def _lines(rows: "tuple[JournalEntry, ...]") -> Iterator[bytes]:
+def _lines(rows: tuple[JournalEntry, ...]) -> Iterator[bytes]:
     numbers = Counter[str]()
     for row in rows:
         numbers[row.session] += 1  # as `show` counts the entries of a session

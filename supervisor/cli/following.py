@@ -6,9 +6,8 @@ it loses the server first, it names the session.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
@@ -16,8 +15,8 @@ import anyio
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
-from supervisor.cli.options import AnyPlace, Place
-from supervisor.cli.progress import follow
+from supervisor.cli.options import AnyPlace, Opened, Place
+from supervisor.cli.progress import Following
 from supervisor.cli.story import is_progress
 from supervisor.core.errors import RunBlocked, StoreError, SupervisorError
 from supervisor.core.values import SessionView
@@ -60,7 +59,7 @@ def follow_there(
     since: datetime,
     detach: bool = False,
     as_json: bool = False,
-    opened: Callable[[], AbstractAsyncContextManager[Supervisor]] | None = None,
+    opened: Opened | None = None,
 ) -> int:
     """Begin a run on a server, tell what happens in it from an instant on, and return the exit code that `report` makes
     of what it comes to. `action`: what only a person may do. `opened`: opens the Supervisor instead of `place`."""
@@ -116,7 +115,7 @@ async def _follow(place: Place, supervisor: Supervisor, run: Run[Any], since: da
         def tell(text: str, *_: str) -> None:
             say_on_stderr(text)
 
-        tasks.start_soon(partial(follow, supervisor, run.session, since, tell, is_progress, prints_result=True))
+        tasks.start_soon(Following(supervisor, run.session, since, tell, is_progress, prints_result=True).run)
         tasks.start_soon(until_asked)
         tasks.start_soon(until_left)
         with suppress(RunBlocked):

@@ -57,33 +57,23 @@ def snooze(
 
 
 def _hush(
-    named: tuple[str, ...],
-    session: str | None,
-    hush: Hush,
-    action: str,
-    place: PersonPlace,
-    *,
-    as_json: bool,
+    named: tuple[str, ...], session: str | None, hush: Hush, action: str, place: PersonPlace, *, as_json: bool
 ) -> int:
-    import anyio
-
     from supervisor.cli.asked import find_approval
 
     if named and session is not None:
         raise InvalidInput("write ids, or --session, but not both")
 
-    async def body() -> tuple[list[Approval], tuple[str, ...]]:
-        wanted = ("session", session) if session is not None else None
-        async with place.act(action, wanted=wanted) as (supervisor, who):
-            if named:
-                found = [await find_approval(supervisor, each, place) for each in named]
-            else:
-                found = list(await supervisor.find_approvals(limit=None))
-                found = [each for each in found if session in (None, each.root_session)]
-            ids = [each.id for each in found]
-            return found, await hush(supervisor, ids, who) if ids else ()
+    async def body(supervisor: Supervisor, who: str) -> tuple[list[Approval], tuple[str, ...]]:
+        if named:
+            found = [await find_approval(supervisor, each, place) for each in named]
+        else:
+            waiting = await supervisor.find_approvals(limit=None)
+            found = [each for each in waiting if session in (None, each.root_session)]
+        ids = [each.id for each in found]
+        return found, await hush(supervisor, ids, who) if ids else ()
 
-    found, done = anyio.run(body)
+    found, done = place.give(action, body, wanted=("session", session) if session is not None else None)
     if as_json:
         answers.print_json({"approvals": list(done)})
     for approval in found if not as_json else ():

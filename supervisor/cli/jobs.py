@@ -1,8 +1,8 @@
 """`supervisor jobs`: list background jobs, which calls have started and which outlive them."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
-import anyio
 import msgspec
 from cyclopts import Parameter
 
@@ -12,6 +12,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.core.approvals.facts import ago
 from supervisor.core.text.visible import visible
+from supervisor.seam.supervisor import Supervisor
 
 
 def jobs(
@@ -21,7 +22,7 @@ def jobs(
     json: JsonOption = False,
 ) -> int:
     """List background jobs and their status."""
-    found = anyio.run(_find, place)
+    found = place.read(_find)
     shown = [job for job in found if all or job["state"] == "running"]
     if json:
         answers.print_json(shown)
@@ -33,17 +34,12 @@ def jobs(
     return Exit.DONE
 
 
-async def _find(place: AnyPlace) -> list[dict[str, Any]]:
-    from datetime import datetime
-
-    async with place.open() as supervisor:
-        found = await supervisor.find_jobs(running=False)
-        return [msgspec.to_builtins(job, builtin_types=(datetime,)) for job in found]
+async def _find(supervisor: Supervisor) -> list[dict[str, Any]]:
+    found = await supervisor.find_jobs(running=False)
+    return [msgspec.to_builtins(job, builtin_types=(datetime,)) for job in found]
 
 
 def _print(found: list[dict[str, Any]]) -> None:
-    from datetime import datetime
-
     from rich.text import Text
 
     now, console = datetime.now().astimezone(), answers.open_console()

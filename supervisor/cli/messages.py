@@ -10,7 +10,7 @@ look like a person's (A4).
 """
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -20,14 +20,13 @@ from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.options import AS_ME, AnyPlace, JsonOption, PersonPlace, SessionId
+from supervisor.cli.reading import get_session
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.documents import chat_document, send_document
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import visible
-from supervisor.core.values import SendResult
-
-if TYPE_CHECKING:
-    from supervisor.core.values import SessionView
+from supervisor.core.values import SendResult, SessionView
+from supervisor.seam.supervisor import Supervisor
 
 
 def send(
@@ -50,11 +49,15 @@ def send(
     text
         The message, as one argument.
     """
-    import anyio
-
     if not text.strip():
         raise InvalidInput("the message is empty: give it as one argument")
-    heard, view = anyio.run(_hear, place, session, text, message)
+
+    async def hear(supervisor: Supervisor, who: str) -> tuple[ChatResult, SessionView]:
+        view = await get_session(supervisor, session, place)  # of this, only what never changes is printed
+        now = datetime.now(UTC)
+        return await supervisor.chat(session, text, by=who, shown_before=now, message=message), view
+
+    heard, view = place.give("sending", hear, wanted=("session", session))
     receipt = heard.sent
     if json:
         answers.print_json(chat_document(heard) if receipt is None else send_document(receipt))
@@ -77,16 +80,7 @@ def _exit_of(heard: ChatResult) -> Exit:
     return Exit.DONE if is_done else Exit.CONFLICT
 
 
-async def _hear(place: PersonPlace, session: str, text: str, message: str | None) -> "tuple[ChatResult, SessionView]":
-    from supervisor.cli.reading import get_session
-
-    async with place.act("sending", wanted=("session", session)) as (supervisor, who):
-        view = await get_session(supervisor, session, place)  # of this, only what never changes is printed
-        now = datetime.now(UTC)
-        return await supervisor.chat(session, text, by=who, shown_before=now, message=message), view
-
-
-def _report(receipt: SendResult, view: "SessionView", place: AnyPlace) -> None:
+def _report(receipt: SendResult, view: SessionView, place: AnyPlace) -> None:
     became = send_text(receipt, is_sub_agent=view.parent is not None)
     print(f"{visible(view.path[-1])} [{view.id}] {became}")
     if receipt.waiting_for:

@@ -3,13 +3,13 @@
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from cyclopts import Parameter
 
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from supervisor.core.calls.rules import Rule
     from supervisor.seam.channel import Channel
     from supervisor.seam.supervisor import StoreSupervisor, Supervisor
+
+T = TypeVar("T")
+Opened: TypeAlias = Callable[[], AbstractAsyncContextManager["Supervisor"]]
+"""Opens the Supervisor of a command in another way than its place does."""
 
 SERVER: Final = "SUPERVISOR_SERVER"
 TOKEN_FILE: Final = "SUPERVISOR_TOKEN_FILE"  # noqa: S105 # the name of a variable
@@ -71,24 +75,36 @@ ForOption = Annotated[
     str | None, Parameter(name="--for", help="It allows the later calls of so long, such as 15m; likewise.")
 ]
 BackendOption = Annotated[Literal["asyncio", "trio"], Parameter(name="--backend", help="The event loop to run on.")]
-UnattendedOption = Annotated[
-    Policy,
-    Parameter(
-        name="--unattended",
-        help="Ask people, or allow or deny all that the sessions of this process ask, pending approvals too.",
-    ),
-]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class HowToRun:
+    """The options of a command that runs sessions in its own process."""
+
+    unattended: Annotated[
+        Policy,
+        Parameter(
+            name="--unattended",
+            help="Ask people, or allow or deny all that the sessions of this process ask, pending approvals too.",
+        ),
+    ] = "ask"
+    wait: Annotated[
+        bool,
+        Parameter(
+            name="--wait",
+            negative=(),
+            help="Wait until the session has ended, for decisions that people make elsewhere.",
+        ),
+    ] = False
+    backend: BackendOption = "asyncio"
+
+
 BudgetOption = Annotated[
     str | None,
     Parameter(
         help="What the session and everything below it may spend over all its turns before a person is asked, as in "
         "usd=5,requests=200; the kinds are usd, tokens, requests and calls.",
-    ),
-]
-WaitOption = Annotated[
-    bool,
-    Parameter(
-        name="--wait", negative=(), help="Wait until the session has ended, for decisions that people make elsewhere."
     ),
 ]
 
@@ -110,13 +126,15 @@ class Place:
 
     store: StoreOption = None
 
+    @property
+    def _named(self) -> str:
+        return self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
+
     @cached_property
     def path(self) -> Path:
         """The store's file, which the option, the environment or the platform names. Raises InvalidInput."""
-        if self.store is not None:
-            return Path(read_store_file(self.store))
-        if named := os.environ.get("SUPERVISOR_STORE"):
-            return Path(read_store_file(named))
+        if self._named or self.store is not None:
+            return Path(read_store_file(self._named))
         from platformdirs import user_state_path
 
         return user_state_path("subagent-supervisor", appauthor=False) / "state.db"
@@ -124,10 +142,9 @@ class Place:
     @property
     def postgres(self) -> str | None:
         """The URL of the store if it is on PostgreSQL. Raises InvalidInput for a password that every user sees."""
-        named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
-        if not is_postgres(named):
+        if not is_postgres(self._named):
             return None
-        return read_postgres_url(named) if named == self.store else named
+        return self._named if self.store is None else read_postgres_url(self._named)
 
     @cached_property
     def local(self) -> Path | None:
@@ -143,8 +160,7 @@ class Place:
     @property
     def temporal(self) -> TemporalStore | None:
         """The namespace of Temporal that is the store; None for a store of this machine."""
-        named = self.store if self.store is not None else os.environ.get("SUPERVISOR_STORE", "")
-        return read_temporal_url(named) if is_temporal(named) else None
+        return read_temporal_url(self._named) if is_temporal(self._named) else None
 
     @property
     def mirror(self) -> Path:
@@ -187,6 +203,22 @@ class Place:
     ) -> "AbstractAsyncContextManager[Supervisor]":
         """Open the Supervisor, for a command that works on any. See `open_store`."""
         return self.open_store(wanted=wanted, action=action, create=create)
+
+    def read(
+        self,
+        body: "Callable[[Supervisor], Awaitable[T]]",
+        *,
+        wanted: tuple[str, str] | None = None,
+        opened: Opened | None = None,
+    ) -> T:
+        """Open the Supervisor, and return what `body` reads from it. `opened`: opens it instead of `open`."""
+        import anyio
+
+        async def read() -> T:
+            async with opened() if opened else self.open(wanted=wanted) as supervisor:
+                return await body(supervisor)
+
+        return anyio.run(read)
 
     @asynccontextmanager
     async def open_store(
@@ -351,7 +383,7 @@ class PersonPlace(AnyPlace):
         *,
         wanted: tuple[str, str] | None = None,
         create: bool = False,
-        opened: "Callable[[], AbstractAsyncContextManager[Supervisor]] | None" = None,
+        opened: Opened | None = None,
     ) -> "AsyncIterator[tuple[Supervisor, str]]":
         """Open the Supervisor, and return it with the name of the person. `opened`: opens it instead of `open`, whose
         options the others are. Raises InvalidInput for a `--by` where the place itself knows who acts."""
@@ -360,11 +392,21 @@ class PersonPlace(AnyPlace):
         async with opened() if opened else self.open(wanted=wanted, action=action, create=create) as supervisor:
             yield supervisor, self._name_for(supervisor)
 
+    def give(self, action: str | None, command: "Callable[[Supervisor, str], Awaitable[T]]", **how: Any) -> T:
+        """Give a command for a person, and return its answer. `how`: as for `act`."""
+        import anyio
+
+        async def give() -> T:
+            async with self.act(action, **how) as (supervisor, who):
+                return await command(supervisor, who)
+
+        return anyio.run(give)
+
     def _name_for(self, supervisor: "Supervisor") -> str:
         if self.url is None:
-            from supervisor.channels.terminal import login_name
+            from supervisor.system.identity import current_user
 
-            return self.by if self.by is not None else login_name()
+            return self.by if self.by is not None else current_user()
         from supervisor.client.remote import RemoteSupervisor
 
         assert isinstance(supervisor, RemoteSupervisor), "a server is opened by open_remote"
@@ -384,6 +426,7 @@ def _read_token(file: Path) -> str:
 HERE: Final = Place()
 """The place where no option names another one."""
 ANYWHERE: Final = AnyPlace()
+ASKING: Final = HowToRun()
 AS_ME: Final = PersonPlace()
 
 

@@ -1,17 +1,14 @@
 """Commands that only read: sessions, show, approvals, audit. They never create a store."""
 
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 from cyclopts import Parameter
 
-from supervisor.channels.wording.cards import (
-    GUTTER,
-    path_text,
-)
+from supervisor.channels.wording.cards import GUTTER, path_text
 from supervisor.cli import answers
 from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.asked import MOST_WHOLE, find_all, find_approval, print_approvals, print_rows
@@ -41,7 +38,7 @@ def sessions(
     json: JsonOption = False,
 ) -> int:
     """List sessions and their status."""
-    views = _read(place, lambda supervisor: supervisor.find_sessions(is_open=True if open else None, limit=None))
+    views = place.read(lambda supervisor: supervisor.find_sessions(is_open=True if open else None, limit=None))
     if json:
         answers.print_json([session_document(view) for view in views])
     elif views:
@@ -55,9 +52,7 @@ def sessions(
 
 def show(session: SessionId, /, *, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """Show what happened in a session, event by event."""
-    view, rows, children = _read(
-        place, lambda supervisor: _show(supervisor, session, place), wanted=("session", session)
-    )
+    view, rows, children = place.read(partial(_show, session, place), wanted=("session", session))
     if json:
         timeline = [event_document(row) for row in rows]
         answers.print_json({**session_document(view), "timeline": timeline})
@@ -84,7 +79,7 @@ def approvals(
     if reveal is not None:
         answers.print_json(_reveal(place, reveal))
         return Exit.DONE
-    found = _read(place, lambda supervisor: find_all(supervisor, ids, place, pending=not all))
+    found = place.read(partial(find_all, ids, place, pending=not all))
     if json:
         answers.print_json([approval_document(approval) for approval in found])
     elif found:
@@ -100,14 +95,11 @@ def approvals(
 
 
 def _reveal(place: PersonPlace, approval: str) -> Any:
-    import anyio
+    async def look(supervisor: Supervisor, who: str) -> Any:
+        found = await find_approval(supervisor, approval, place)
+        return await supervisor.reveal(found.id, by=who, channel="command line")
 
-    async def look() -> Any:
-        async with place.act(None, wanted=("approval", approval)) as (supervisor, who):
-            found = await find_approval(supervisor, approval, place)
-            return await supervisor.reveal(found.id, by=who, channel="command line")
-
-    return anyio.run(look)
+    return place.give(None, look, wanted=("approval", approval))
 
 
 def audit(
@@ -138,9 +130,9 @@ def audit(
         "session": session,
         "decided": decided,
     }
-    search["before"] = before and before.astimezone()
+    search |= {"before": before and before.astimezone()}
     given = {name: value for name, value in search.items() if value is not None}
-    rows, names = _read(place, partial(_found_audit, given) if given else _audit)
+    rows, names = place.read(partial(_found_audit, given) if given else _audit)
     if json:
         answers.print_json([event_document(row) for row in rows])
         return Exit.DONE
@@ -156,19 +148,6 @@ def audit(
     elif not rows:
         say_on_stderr(f"Nothing has been asked or run yet in {place.where}.")
     return Exit.DONE
-
-
-def _read(
-    place: AnyPlace, body: Callable[[Supervisor], Coroutine[Any, Any, T]], *, wanted: tuple[str, str] | None = None
-) -> T:
-    """Open the Supervisor and read from it."""
-    import anyio
-
-    async def read() -> T:
-        async with place.open(wanted=wanted) as supervisor:
-            return await body(supervisor)
-
-    return anyio.run(read)
 
 
 async def _audit(supervisor: Supervisor) -> tuple[list["JournalEntry"], dict[str, tuple[str, ...]]]:
@@ -191,7 +170,7 @@ async def _found_audit(
 
 
 async def _show(
-    supervisor: Supervisor, session: str, place: AnyPlace
+    session: str, place: AnyPlace, supervisor: Supervisor
 ) -> tuple[SessionView, tuple[JournalEntry, ...], list[SessionView]]:
     tree = await _found(supervisor, session, supervisor.get_tree(session, entries=0), place)
     (view,) = (each for each in tree.sessions if each.id == session)

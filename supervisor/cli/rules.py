@@ -3,10 +3,10 @@
 Only a person may change rules: a process that a supervised call started is refused (A4). It may list them.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 
@@ -33,7 +33,9 @@ from supervisor.core.errors import NotFound, SupervisorError
 from supervisor.core.text.visible import visible
 from supervisor.core.values import Approval
 from supervisor.seam.supervisor import Supervisor
+from supervisor.system.refusals import COMMANDS
 
+_CHANGING: Final = COMMANDS["rules allow"].what
 PendingOption = Annotated[
     bool, Parameter(negative=(), help="It also decides the calls that wait and that it covers; they are printed.")
 ]
@@ -45,13 +47,7 @@ SessionOption = Annotated[
 
 def rules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """List the standing rules of the store, oldest first. Rules in a program's code are not listed."""
-    import anyio
-
-    async def read() -> list[Rule]:
-        async with place.open() as supervisor:
-            return list(await supervisor.find_rules())
-
-    found = anyio.run(read)
+    found = place.read(lambda supervisor: supervisor.find_rules())
     if json:
         answers.print_json([rule_document(rule) for rule in found])
     elif found:
@@ -159,7 +155,7 @@ def revoke(rule: str, /, *, place: PersonPlace = AS_ME, json: JsonOption = False
             known = [each.id for each in await supervisor.find_rules() if each.id is not None]
             raise not_found("rule", rule, known, place.option) from None
 
-    taken = _change(place, body, wanted=("rule", rule))
+    taken = place.give(_CHANGING, body, wanted=("rule", rule))
     if json:
         answers.print_json(rule_document(taken))
     else:
@@ -182,7 +178,7 @@ def _add(rule: Rule, place: PersonPlace, *, as_json: bool, pending: bool = False
             warning.extend(filter(None, [await warn_of_tool(supervisor, rule)]))
         return made
 
-    added = _change(place, body)
+    added = place.give(_CHANGING, body, create=True)
     if as_json:
         answers.print_json(rule_document(added))
     else:
@@ -193,21 +189,6 @@ def _add(rule: Rule, place: PersonPlace, *, as_json: bool, pending: bool = False
     for text in warning:
         say_on_stderr(f"warning: {text}")
     return Exit.DONE
-
-
-def _change(
-    place: PersonPlace,
-    body: Callable[[Supervisor, str], Awaitable[Rule]],
-    *,
-    wanted: tuple[str, str] | None = None,
-) -> Rule:
-    import anyio
-
-    async def change() -> Rule:
-        async with place.act("changing rules", wanted=wanted, create=wanted is None) as (supervisor, who):
-            return await body(supervisor, who)
-
-    return anyio.run(change)
 
 
 def _sentence(rule: Rule) -> str:
@@ -227,7 +208,7 @@ def _pattern(rule: Rule) -> str:
     return f"{pattern}  (exactly this call)" if rule.exact else pattern
 
 
-def _print_rules(found: list[Rule]) -> None:
+def _print_rules(found: Sequence[Rule]) -> None:
     from rich.text import Text
 
     console, now = answers.open_console(), datetime.now().astimezone()

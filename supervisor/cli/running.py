@@ -12,8 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
-from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import anyio
 import msgspec
@@ -27,16 +26,15 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.following import follow_there, goes_on
 from supervisor.cli.options import (
     ANYWHERE,
+    ASKING,
     HERE,
     AnyPlace,
-    BackendOption,
     BudgetOption,
+    HowToRun,
     JsonOption,
     Place,
-    UnattendedOption,
-    WaitOption,
 )
-from supervisor.cli.progress import follow
+from supervisor.cli.progress import Following
 from supervisor.cli.reading import block_lines, get_session
 from supervisor.cli.story import ended, is_progress, is_progress_unattended, is_trouble
 from supervisor.core.budgets import read_budget
@@ -45,7 +43,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, RunBlocked, SupervisorError
 from supervisor.core.telling import OUTPUT, drawn
 from supervisor.core.text.visible import visible
-from supervisor.core.values import Policy, SessionView
+from supervisor.core.values import SessionView
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import StoreSupervisor, Supervisor
 from supervisor.system.inside import has_marker, refuse_inside_call
@@ -58,13 +56,11 @@ _CAUSE_CHARACTERS: Final = 4_000
 Begin = Callable[[Supervisor], Awaitable[list[Run[Any]]]]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(msgspec.Struct, frozen=True):
     """The options of a command that runs agents."""
 
     place: Place
-    backend: Literal["asyncio", "trio"]
-    unattended: Policy
-    wait: bool
+    how: HowToRun
     as_json: bool
     refusals: dict[str, dict[str, str]] = {}
     """By root and session: why sessions of this command cannot run."""
@@ -82,9 +78,7 @@ def run(
         str | None, Parameter(help="The folder in which the session's calls run. Default: this one.")
     ] = None,
     budget: BudgetOption = None,
-    unattended: UnattendedOption = "ask",
-    wait: WaitOption = False,
-    backend: BackendOption = "asyncio",
+    how: HowToRun = ASKING,
     place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
@@ -97,7 +91,7 @@ def run(
     input
         Its input, as JSON. For an agent that takes text, it may be plain text.
     """
-    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    settings = Settings(place, how, json)
 
     bounded = None if budget is None else read_budget(budget)
     with answers.stdout_for_json(is_json=json):
@@ -114,9 +108,7 @@ def resume(
     session: str | None = None,
     /,
     *,
-    unattended: UnattendedOption = "ask",
-    wait: WaitOption = False,
-    backend: BackendOption = "asyncio",
+    how: HowToRun = ASKING,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
@@ -127,7 +119,7 @@ def resume(
     session
         The id of a session; its whole tree goes on.
     """
-    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    settings = Settings(place, how, json)
     if place.is_server:
         if session is None:
             raise InvalidInput("a server resumes by itself what it can: name the session that you mean")
@@ -155,9 +147,7 @@ def retry(
     session: str,
     /,
     *,
-    unattended: UnattendedOption = "ask",
-    wait: WaitOption = False,
-    backend: BackendOption = "asyncio",
+    how: HowToRun = ASKING,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
@@ -170,7 +160,7 @@ def retry(
     session
         The id of a session that is no sub-agent's.
     """
-    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    settings = Settings(place, how, json)
     if place.is_server:
         return _there(settings, place, "retrying", lambda supervisor: supervisor.retry(session))
     place.need("session", session)
@@ -191,9 +181,7 @@ def fork(
         str | None, Parameter(name="--session", help="The id of the new session. Default: a random one.")
     ] = None,
     version: Annotated[str | None, Parameter(help="The version of its code. Default: the current one.")] = None,
-    unattended: UnattendedOption = "ask",
-    wait: WaitOption = False,
-    backend: BackendOption = "asyncio",
+    how: HowToRun = ASKING,
     place: AnyPlace = ANYWHERE,
     json: JsonOption = False,
 ) -> int:
@@ -206,7 +194,7 @@ def fork(
     session
         The session of the entry; its whole tree is copied.
     """
-    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    settings = Settings(place, how, json)
 
     async def make(supervisor: Supervisor) -> Run[Any]:
         made = await supervisor.fork(session, before=before, new=new, version=version)
@@ -233,7 +221,7 @@ def fork(
 
 def _there(settings: Settings, place: AnyPlace, action: str, begin: Callable[[Supervisor], Awaitable[Run[Any]]]) -> int:
     """Do it on a server."""
-    if settings.unattended != "ask" or settings.wait:
+    if settings.how.unattended != "ask" or settings.how.wait:
         raise InvalidInput("--unattended and --wait are for what runs here, not on a server")
     since = datetime.now().astimezone()
     return follow_there(place, begin, action, report_there, since=since, as_json=settings.as_json)
@@ -241,15 +229,12 @@ def _there(settings: Settings, place: AnyPlace, action: str, begin: Callable[[Su
 
 def report_there(place: AnyPlace, view: SessionView, *, as_json: bool) -> int:
     """Print how a session on a server is, say what to do next, and return the exit code."""
-    settings = Settings(place=place, backend="asyncio", unattended="ask", wait=False, as_json=as_json)
-    return _report(settings, [view], as_list=False)
+    return _report(Settings(place, ASKING, as_json), [view], as_list=False)
 
 
 def demo(
     *,
-    unattended: UnattendedOption = "ask",
-    wait: WaitOption = False,
-    backend: BackendOption = "asyncio",
+    how: HowToRun = ASKING,
     place: Place = HERE,
     json: JsonOption = False,
 ) -> int:
@@ -257,7 +242,7 @@ def demo(
 
     If it was killed, it goes on where it was.
     """
-    settings = Settings(place=place, backend=backend, unattended=unattended, wait=wait, as_json=json)
+    settings = Settings(place, how, json)
 
     async def begin(supervisor: Supervisor) -> list[Run[Any]]:
         from supervisor.demo import start
@@ -305,14 +290,14 @@ def _one(settings: Settings, begin: Begin) -> int:
 
 def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple[int | None, list[SessionView]]:
     """Run what `begin` starts. Return the exit code of a signal, if there was one, and the roots as they are then."""
-    if settings.unattended == "allow":
+    if settings.how.unattended == "allow":
         refuse_inside_call("--unattended allow")
     terminal = Terminal(
         store=(settings.place.postgres or settings.place.path) if settings.place.store is not None else None,
         interactive=not has_marker(),
     )
-    is_asking = settings.unattended == "ask"
-    stays = settings.wait or (is_asking and terminal.is_interactive)
+    is_asking = settings.how.unattended == "ask"
+    stays = settings.how.wait or (is_asking and terminal.is_interactive)
     has_tree = terminal.can_show_tree
     wants = is_trouble if has_tree else is_progress if is_asking else is_progress_unattended
     _quieten(TOLD)
@@ -325,7 +310,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
             async with settings.place.open_store(
                 create=True,
                 channels=[terminal] if is_asking or has_tree else [],
-                unattended=settings.unattended,
+                unattended=settings.how.unattended,
                 tune_interpreter=True,
                 runs=True,
             ) as supervisor:
@@ -334,16 +319,16 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 if has_tree:
                     activities = supervisor.watch_activity(roots[0] if len(roots) == 1 else None)
                     terminal.show_tree(await shown.enter_async_context(activities), roots)
-                tell = partial(follow, say=terminal.say, wants=wants, prints_result=is_alone)
                 for root in roots:
-                    onlookers.start_soon(tell, supervisor, root, opened_at)
+                    told = Following(supervisor, root, opened_at, terminal.say, wants, prints_result=is_alone)
+                    onlookers.start_soon(told.run)
                 if stays:
                     for run in runs:
                         await _stay(supervisor, run)
             refused.update(supervisor.refusals)  # the onlookers tell the end of the runs, and then end
 
     with answers.stdout_for_json(is_json=settings.as_json):
-        stopped = run_until_stopped(bare(body), settings.backend, terminal.restore)
+        stopped = run_until_stopped(bare(body), settings.how.backend, terminal.restore)
     if stopped:
         option = settings.place.option
         for root in roots if stopped != STOPPED_READING else ():

@@ -27,13 +27,7 @@ T = TypeVar("T")
 
 def schedules(*, place: AnyPlace = ANYWHERE, json: JsonOption = False) -> int:
     """List the schedules of the store, oldest first, with the next instant of each and what became of the last one."""
-    import anyio
-
-    async def read() -> list[ScheduleView]:
-        async with place.open() as supervisor:
-            return list(await supervisor.find_schedules())
-
-    found = anyio.run(read)
+    found = place.read(lambda supervisor: supervisor.find_schedules())
     if json:
         answers.print_json([schedule_document(view) for view in found])
     for view in () if json else found:
@@ -143,15 +137,8 @@ def _do(
     wanted: tuple[str, str] | None = None,
 ) -> T:
     """Open the place, and give a command there. `offers`: it needs the agents of the daemon."""
-    import anyio
-
     opened = partial(next_to_a_daemon, place, *offered_there(place)) if offers and not place.is_server else None
-
-    async def give() -> T:
-        async with place.act("changing schedules", wanted=wanted, opened=opened) as (supervisor, who):
-            return await body(supervisor, who)
-
-    return anyio.run(give)
+    return place.give("changing schedules", body, wanted=wanted, opened=opened)
 
 
 commands = App(name="schedules", default_command=schedules)

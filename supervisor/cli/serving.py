@@ -52,9 +52,9 @@ def serve(
     agents
         Files or modules whose agents people can start by name: FILE.py, MODULE, or FILE.py:NAME for one agent.
     """
-    from supervisor.channels.terminal import login_name
     from supervisor.core.approvals.people import Person, TokenHash, hash_token, new_token
     from supervisor.system.closed import close_to_others
+    from supervisor.system.identity import current_user
     from supervisor.system.logs import write_log
     from supervisor.system.refusals import HELD, WHAT_HOLDS
     from supervisor.wiring.cautions import cautions
@@ -67,7 +67,7 @@ def serve(
     made = new_token() if token is None and not configuration.people else None
     operator = None
     if (shown := token or made) is not None:
-        name = login_name() if login_name() not in configuration.people else f"{login_name()} (operator)"
+        name = current_user() if current_user() not in configuration.people else f"{current_user()} (operator)"
         operator = Person(name=name, roles=("operator",), tokens=(TokenHash(hash_token(shown)),))
     namespace = place.temporal
     if mirror is not None and namespace is None:

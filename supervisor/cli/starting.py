@@ -4,13 +4,12 @@ Next to a store it needs no token: it writes the first entries of the session, a
 (wiring/offers.py).
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Final
 
-import anyio
 import msgspec
 from cyclopts import Parameter
 
@@ -19,7 +18,7 @@ from supervisor.cli.answers import say_on_stderr
 from supervisor.cli.exits import Exit
 from supervisor.cli.filling import fill_in
 from supervisor.cli.following import follow_there
-from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, BudgetOption, JsonOption
+from supervisor.cli.options import ANYWHERE, SERVER, AnyPlace, BudgetOption, JsonOption, Opened
 from supervisor.cli.running import report_there
 from supervisor.core.approvals.fields import describe_schema
 from supervisor.core.budgets import Budget, read_budget
@@ -29,7 +28,6 @@ from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.core.ids import new_session_id
 from supervisor.core.store_urls import TEMPORAL
 from supervisor.core.text.visible import json_text, visible
-from supervisor.core.values import AgentView
 from supervisor.seam.runs import Run
 from supervisor.seam.supervisor import Supervisor
 from supervisor.wiring.offers import find_offer
@@ -62,7 +60,7 @@ def start(
     """
     opened = None if place.is_server else partial(next_to_a_daemon, place, *offered_there(place))
     if name is None:
-        return _list(place, opened or place.open, as_json=json)
+        return _list(place, opened, as_json=json)
     if form and input is not None:
         raise InvalidInput("--form asks for the input: do not give it, too")
     bounded = None if budget is None else read_budget(budget)
@@ -135,14 +133,10 @@ def read_words(text: str) -> tuple[bool, Any]:
         return False, text
 
 
-def _list(place: AnyPlace, opened: Callable[[], AbstractAsyncContextManager[Supervisor]], *, as_json: bool) -> int:
-    async def read() -> list[AgentView]:
-        async with opened() as supervisor:
-            return list(await supervisor.find_agents())
-
-    found = anyio.run(read)
+def _list(place: AnyPlace, opened: Opened | None, *, as_json: bool) -> int:
+    found = place.read(lambda supervisor: supervisor.find_agents(), opened=opened)
     if as_json:
-        answers.print_json(msgspec.to_builtins(found))
+        answers.print_json(msgspec.to_builtins(found.items))
         return Exit.DONE
     for agent in found:
         takes = "no input" if agent.input is None else f"input: {json_text(agent.input)}"

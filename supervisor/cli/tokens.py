@@ -90,9 +90,9 @@ def _list(config: Path | None, place: Place, *, as_json: bool) -> int:
 
 
 def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> int:
-    from supervisor.channels.terminal import login_name
     from supervisor.channels.web.revocations import Revocation
     from supervisor.core.approvals.people import PREFIX, hash_token
+    from supervisor.system.identity import current_user
     from supervisor.wiring.config import is_token_hash
 
     shown = shown.strip()
@@ -104,7 +104,7 @@ def _revoke(shown: str, config: Path | None, place: Place, *, as_json: bool) -> 
         raise NotFound(f"there is no store at {place.where}; name the store that is served, with --config or --store")
     whose = [each.name for each in configuration.persons() if any(hashed == known.hash for known in each.tokens)]
     with _revocations(place) as revocations:
-        revocations.add(Revocation(token=hashed, at=datetime.now(UTC), by=login_name()))
+        revocations.add(Revocation(token=hashed, at=datetime.now(UTC), by=current_user()))
     if as_json:
         answers.print_json({"hash": hashed, "person": whose[0] if whose else None, "store": place.where})
     else:

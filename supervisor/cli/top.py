@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import anyio
@@ -24,6 +25,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.options import ANYWHERE, AnyPlace, JsonOption
 from supervisor.cli.reading import get_session
 from supervisor.core.documents import activity_document
+from supervisor.seam.supervisor import Supervisor
 from supervisor.system.refusals import HELD, WHAT_HOLDS
 from supervisor.wiring.stopping import bare
 
@@ -58,7 +60,7 @@ def top(
         The id of a session, whose whole tree is shown. Default: every tree that has not ended.
     """
     if json or once or not _is_interactive() or (session is None and not place.exists):
-        return _print(anyio.run(_look_once, place, session), place, as_json=json)
+        return _print(place.read(partial(_look_once, place, session), wanted=_wanted(session)), place, as_json=json)
     return anyio.run(_Top(place, session).run)
 
 
@@ -73,12 +75,11 @@ def _is_interactive() -> bool:
     return has_screen and os.environ.get("TERM", "") not in ("", "dumb") and is_in_foreground(sys.stdin.fileno())
 
 
-async def _look_once(place: AnyPlace, session: str | None) -> "list[Activity]":
-    async with place.open(wanted=_wanted(session)) as supervisor:
-        if session is not None:
-            await get_session(supervisor, session, place)  # raises NotFound with the closest ids
-        async with supervisor.watch_activity(session) as activities:
-            return list(await activities.look(limit=None, wholly=True))
+async def _look_once(place: AnyPlace, session: str | None, supervisor: Supervisor) -> "list[Activity]":
+    if session is not None:
+        await get_session(supervisor, session, place)  # raises NotFound with the closest ids
+    async with supervisor.watch_activity(session) as activities:
+        return list(await activities.look(limit=None, wholly=True))
 
 
 def _print(found: "list[Activity]", place: AnyPlace, *, as_json: bool) -> int:

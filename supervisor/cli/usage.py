@@ -13,6 +13,7 @@ from supervisor.cli.reading import get_session
 from supervisor.core.budgets import budget_text, read_budget
 from supervisor.core.text.visible import visible
 from supervisor.core.usage import Spent, UsageKind, UsageReport, money_text, requests_text
+from supervisor.seam.supervisor import Supervisor
 from supervisor.system.refusals import COMMANDS
 
 
@@ -31,9 +32,13 @@ def usage(
     session
         The id of a session: what it and everything below it has spent. Default: the whole store.
     """
-    import anyio
 
-    report = anyio.run(_read, place, session, by)
+    async def read(supervisor: Supervisor) -> UsageReport:
+        if session is not None:
+            await get_session(supervisor, session, place)  # raises NotFound with the closest ids
+        return await supervisor.get_usage(session, by=by)
+
+    report = place.read(read, wanted=None if session is None else ("session", session))
     if json:
         answers.print_json(msgspec.to_builtins(report))
     elif report.parts:
@@ -54,25 +59,15 @@ def budget(session: str, limits: str, /, *, place: PersonPlace = AS_ME) -> int:
     limits
         The new limits, as in usd=10,requests=400; the kinds are usd, tokens, requests and calls.
     """
-    import anyio
-
     given = read_budget(limits)
 
-    async def act() -> None:
-        async with place.act(COMMANDS["budget"].what, wanted=("session", session)) as (supervisor, who):
-            await get_session(supervisor, session, place)  # raises NotFound with the closest ids
-            await supervisor.raise_budget(session, given, by=who)
+    async def act(supervisor: Supervisor, who: str) -> None:
+        await get_session(supervisor, session, place)  # raises NotFound with the closest ids
+        await supervisor.raise_budget(session, given, by=who)
 
-    anyio.run(act)
+    place.give(COMMANDS["budget"].what, act, wanted=("session", session))
     print(f"The budget of {session} is at least {budget_text(given.limits)} from now on")
     return Exit.DONE
-
-
-async def _read(place: AnyPlace, session: str | None, by: UsageKind) -> UsageReport:
-    async with place.open(wanted=None if session is None else ("session", session)) as supervisor:
-        if session is not None:
-            await get_session(supervisor, session, place)  # raises NotFound with the closest ids
-        return await supervisor.get_usage(session, by=by)
 
 
 def _print(report: UsageReport) -> None:

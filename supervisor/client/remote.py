@@ -102,12 +102,10 @@ class RemoteSupervisor(Supervisor):
             raise InvalidInput(f"{self.where} chooses the folders of the sessions that it runs; pass no cwd")
         command.check_exact()
         session, spec, given = command.session, command.spec, command.input
-        root = check_session_id(session) if session is not None else new_session_id()
         if given is None and spec is not None and spec.takes_input:
             given = spec.default_input()
-        body = {"session": root, "agent": command.agent, **({} if given is None else {"input": given})}
-        if command.budget is not None:
-            body["budget"] = msgspec.to_builtins(command.budget)
+        budget = msgspec.to_builtins(command.budget)
+        body = _filled(session=_id(session), agent=command.agent, input=given, budget=budget)
         answer = await self._connection.answer("POST", "/api/sessions", body=body, repeats=c.repeats(command))
         if not answer.is_good:
             raise error_of(answer, self.where)
@@ -139,9 +137,7 @@ class RemoteSupervisor(Supervisor):
         return RemoteRun(self, started.id, started.run)
 
     async def _decide(self, command: c.Decide, who: str) -> DecisionResult:
-        body = {name: value for name, value in _said(command.decision).items() if value is not None or name == "value"}
-        if command.channel is not None:
-            body["channel"] = command.channel
+        body = _said(command.decision) | _filled(channel=command.channel)
         path = _path("approvals", command.approval, "decision")
         answer = await self._connection.answer("POST", path, body=body, repeats=c.repeats(command))
         result = answer.document
@@ -160,26 +156,22 @@ class RemoteSupervisor(Supervisor):
         return await self._hush(command, "snoozes", until=command.until)
 
     async def _hush(self, command: c.Acknowledge | c.Snooze, path: str, **more: Any) -> tuple[str, ...]:
-        body = {"approvals": list(command.approvals), **more}
-        if command.channel is not None:
-            body["channel"] = command.channel
+        body = {"approvals": list(command.approvals), **more, **_filled(channel=command.channel)}
         return value_of(_Hushed, await self._ask(command, _path(path), body)).approvals
 
     async def _decide_all(self, command: c.DecideAll, who: str) -> list[DecisionResult]:
-        body: dict[str, Any] = {"batch": command.batch, "decisions": []}
-        for approval, decision in command.decisions:
-            digest = command.shown.get(approval)
-            said = {"approval": approval, "digest": digest, **_said(decision)}
-            body["decisions"].append({name: each for name, each in said.items() if each is not None})
-        if command.channel is not None:
-            body["channel"] = command.channel
+        decisions = [
+            _filled(approval=approval, digest=command.shown.get(approval), **_said(decision))
+            for approval, decision in command.decisions
+        ]
+        body = _filled(batch=command.batch, decisions=decisions, channel=command.channel)
         answer = value_of(_Decided, await self._ask(command, "/api/decisions", body))
         self.decided.update(each.kind for each in answer.results)
         return answer.results
 
     async def _reveal(self, command: c.Reveal, who: str) -> Any:
-        body = {} if command.channel is None else {"channel": command.channel}
-        return (await self._ask(command, _path("approvals", command.approval, "reveal"), body))["arguments"]
+        path = _path("approvals", command.approval, "reveal")
+        return (await self._ask(command, path, _filled(channel=command.channel)))["arguments"]
 
     async def _note_refusal(self, command: c.NoteRefused, who: str) -> None:
         raise InvalidInput(f"{self.where} notes itself what it refuses: a client cannot")
@@ -217,9 +209,7 @@ class RemoteSupervisor(Supervisor):
     async def _add_rule(self, command: c.AddRule, who: str) -> Rule:
         rule = command.rule
         body = {name: getattr(rule, name) for name in ("kind", "tool", "pattern", "session", "unreviewed")}
-        body |= {name: end for name in ("uses", "until") if (end := getattr(rule, name)) is not None}
-        if command.pending:
-            body["pending"] = True
+        body |= _filled(uses=rule.uses, until=rule.until, pending=command.pending or None)
         return value_of(Rule, await self._ask(command, "/api/rules", body))
 
     async def _revoke_rule(self, command: c.RevokeRule, who: str) -> Rule:
@@ -234,16 +224,14 @@ class RemoteSupervisor(Supervisor):
         return value_of(ScheduleView, await self._ask(command, path, {"to": command.to}))
 
     async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
-        session = command.session
-        root = check_session_id(session) if session is not None else new_session_id()
-        return self._run(await self._ask(command, _path("schedules", command.schedule, "run"), {"session": root}))
+        body = {"session": _id(command.session)}
+        return self._run(await self._ask(command, _path("schedules", command.schedule, "run"), body))
 
     async def _retry(self, command: c.Retry, who: str) -> Run[Any]:
         return self._run(await self._ask(command, _path("sessions", command.session, "retry")))
 
     async def _fork(self, command: c.Fork, who: str) -> Fork:
-        root = check_session_id(command.new) if command.new is not None else new_session_id()
-        body = {"before": command.before, "session": root, "version": command.version}
+        body = {"before": command.before, "session": _id(command.new), "version": command.version}
         return value_of(Fork, await self._ask(command, _path("sessions", command.session, "fork"), body))
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -285,15 +273,9 @@ class RemoteSupervisor(Supervisor):
     async def _find_approvals(
         self, only: ApprovalFilter, session: str | None, after: str | None, limit: int | None
     ) -> Page[Approval]:
-        query: dict[str, Any] = {
-            "session": session,
-            "text": only.text,
-            "by": only.by,
-            "tool": only.tool,
-            "agent": only.agent,
-        }
+        query = {name: getattr(only, name) for name in ("text", "by", "tool", "agent")}
         query |= {"before": only.before and only.before.isoformat(), "newest": only.newest_first or None}
-        query["status"] = _STATUS.get(only.decided, only.decided)
+        query |= {"session": session, "status": _STATUS.get(only.decided, only.decided)}
         return await self._pages("/api/approvals", query, _reader(Approval), after, limit)
 
     async def find_entries(
@@ -357,14 +339,8 @@ class RemoteSupervisor(Supervisor):
     # -- watching ----------------------------------------------------------------------------------------------------
 
     def watch_inbox(self, *, session: str | None = None, after: str | None = None) -> Watch[Approval]:
-        return RemoteWatch(
-            self._connection,
-            "/api/events",
-            {"session": session},
-            after,
-            _reader(Approval),
-            begins_again=after is None,
-        )
+        query, read = {"session": session}, _reader(Approval)
+        return RemoteWatch(self._connection, "/api/events", query, after, read, begins_again=after is None)
 
     def watch_approvals(self, *, session: str | None = None) -> Watch[Approval]:
         return self.watch_pending({"session": session})
@@ -421,6 +397,16 @@ def _path(*parts: str) -> str:
     return "/api/" + "/".join(quote(part, safe="") for part in parts)
 
 
+def _id(given: str | None) -> str:
+    """Return the id of a session that is to be made."""
+    return check_session_id(given) if given is not None else new_session_id()
+
+
+def _filled(**fields: Any) -> dict[str, Any]:
+    """Return a body without what is not given."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _reader(kind: type[T]) -> Callable[[Any], T]:
     return lambda document: value_of(kind, document)
 
@@ -430,10 +416,9 @@ def _said(decision: Decision) -> dict[str, Any]:
     match decision:
         case Approve(arguments=arguments, scope=scope, pattern=pattern):
             more = {name: getattr(decision, name) for name in ("uses", "until", "minutes", "seen")}
-            more = {name: value for name, value in more.items() if value is not None}
             edited = None if arguments is None else to_json(arguments, "an edited argument", exact=True)
-            return {"decision": "approve", "arguments": edited, "scope": scope, "pattern": pattern, **more}
+            return _filled(decision="approve", arguments=edited, scope=scope, pattern=pattern, **more)
         case Deny(reason=reason, scope=scope, pattern=pattern):
-            return {"decision": "deny", "reason": reason, "scope": scope, "pattern": pattern}
+            return _filled(decision="deny", reason=reason, scope=scope, pattern=pattern)
         case Answer(value=value):
             return {"decision": "answer", "value": to_json(value, "the answer", exact=True)}

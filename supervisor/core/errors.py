@@ -224,3 +224,15 @@ class Suspended(BaseException):
 def code_of(kind: type[SupervisorError]) -> str:
     """Return the name of an exception outside Python: its class name in snake case."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+def only_error(
+    error: BaseException, besides: type[BaseException] | tuple[type[BaseException], ...] = ()
+) -> BaseException:
+    """Return the one error that a group holds, `besides` those of a type; a group of several as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        found = [each for each in error.exceptions if not isinstance(each, besides)]
+        if len(found) != 1:
+            break
+        error = found[0]
+    return error

@@ -11,7 +11,7 @@ Rules
 
 import re
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -24,15 +24,12 @@ IfRunning: TypeAlias = Literal["skip", "after", "beside"]
 Signed: TypeAlias = Literal["standard", "github"]
 """How requests of a trigger are signed."""
 ScheduleChange: TypeAlias = Literal["paused", "running", "removed"]
+CHANGES: Final[tuple[ScheduleChange, ...]] = get_args(ScheduleChange)
 Became: TypeAlias = Literal["begun", "waits", "skipped", "started"]
 """What became of an instant: a session has begun, or will when the one before has ended, or none will. `started`: a
 person has begun a session between two instants."""
 
 NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
-NOT_ON_TEMPORAL: Final = (
-    "no schedule begins sessions on Temporal: its own schedules add the instant to the id of what they start, and a "
-    "session's id cannot have that. Let a cron job call: supervisor start AGENT INPUT --session ID --detach"
-)
 LONGEST_CRON_CHARACTERS: Final = 200
 OF_TRIGGER: Final = "trigger "
 """Begins the name on whose behalf the session of a trigger works."""

@@ -168,7 +168,7 @@ class Telling:
         )
         if traceback := getattr(event, "traceback", ""):
             told = (*told, TRACEBACK(traceback))
-        return _parts(told)
+        return tuple(WORDS(piece) if isinstance(piece, str) else piece for piece in told if piece)
 
     def _life(self, session: str, event: e.AnyEvent) -> _Words | None:
         """Tell how a session and its runs begin and end."""
@@ -306,10 +306,6 @@ class Telling:
             case _:
                 return None
         return said if self._is_grouped else (*said, " ", _approval_of(event.approval))
-
-
-def _parts(told: _Words) -> Parts:
-    return tuple(WORDS(piece) if isinstance(piece, str) else piece for piece in told if piece)
 
 
 def _rest(event: e.AnyEvent) -> _Words | None:

@@ -24,7 +24,7 @@ Rules
   person was faster. A refused word is in the audit trail (A4, A15).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -47,49 +47,12 @@ from supervisor.seam.shown import read_state
 from supervisor.seam.supervisor import Supervisor
 
 
-class Seen(NamedTuple):
-    """The approvals that a person had been shown when they wrote; see Supervisor.chat."""
-
-    before: datetime
-    channel: str | None = None
-    approvals: Collection[str] | None = None
-
-    async def has(self, supervisor: Supervisor, approval: Approval, *, whole: bool) -> bool:
-        """Return whether the person had been shown an approval; `whole`: all of it."""
-        if self.approvals is not None and (approval.id not in self.approvals or self.channel is None):
-            return approval.id in self.approvals
-        if self.channel is not None and self.channel not in approval.shown:
-            return False
-        is_shown = partial(ApprovalState.is_shown, channel=self.channel, whole=whole)
-        return is_shown(await read_state(supervisor, approval, until=is_shown, before=self.before))
-
-
 class Hear(Protocol):
     """Looks up what a session has heard under an id; see LocalSupervisor.hear."""
 
     async def __call__(
         self, session: str, message: str, text: str, by: str, approvals: Collection[str] | None
     ) -> Heard | None: ...
-
-
-class Said(NamedTuple):
-    """A text of a person to a session. `message`: the sender's id of it; None: it comes once."""
-
-    session: str
-    text: str
-    by: str
-    message: str | None
-    hear: Hear
-
-    async def heard(self, approvals: Collection[str] | None = None) -> Heard | None:
-        """Return what was heard under its id before. If nothing, journal that it decides these approvals; None: only
-        look. Raises SessionConflict if another text has its id."""
-        if self.message is None:
-            return None
-        found = await self.hear(self.session, self.message, self.text, self.by, approvals)
-        if found is not None:
-            found.check_same(self.message, self.text, self.by, is_word=found.approvals is not None)
-        return found
 
 
 class Meant(NamedTuple):
@@ -104,133 +67,202 @@ async def chat(
     supervisor: Supervisor, people: People | None, command: Chat, by: str, now: datetime, hear: Hear
 ) -> ChatResult:
     """Decide, list, or send; see Supervisor.chat. `people`: people and roles; None: every person may do everything."""
-    said = Said(command.session, command.text, by, command.message, hear)
-    seen = Seen(now if command.shown_before is None else command.shown_before, command.channel, command.shown)
-    known = await said.heard()
-    meant = await _meaning(supervisor, people, said, seen) if known is None else None
-    if meant is not None:
-        known = await said.heard([approval.id for approval, _ in meant.pairs])  # it may have come twice at once
-    if known is not None and known.approvals is not None:
-        meant = await _meant_before(supervisor, people, said, known.approvals)
-    if meant is None:
-        sent = await supervisor.send(said.session, said.text, by=said.by, message=said.message)
-        return ChatResult(kind="sent", sent=sent)
-    where = seen.channel or "message"
-    results: list[DecisionResult]
-    if meant.is_batch:
+    return await _Said(supervisor, people, command, by, now, hear).answer()
+
+
+class _Said:
+    """A text that a person has written to a session."""
+
+    def __init__(
+        self, supervisor: Supervisor, people: People | None, command: Chat, by: str, now: datetime, hear: Hear
+    ) -> None:
+        self._supervisor = supervisor
+        self._people = people
+        self._command = command
+        self._session, self._text, self._by = command.session, command.text, by
+        self._before = now if command.shown_before is None else command.shown_before
+        self._hear = hear
+        self._where = command.channel or "message"
+
+    async def answer(self) -> ChatResult:
+        """Do what the text means, and return what to tell."""
+        known = await self._heard()
+        meant = await self._meaning() if known is None else None
+        if meant is not None:
+            known = await self._heard([approval.id for approval, _ in meant.pairs])  # it may have come twice at once
+        if known is not None and known.approvals is not None:
+            meant = await self._meant_before(known.approvals)
+        if meant is None:
+            sent = await self._supervisor.send(self._session, self._text, by=self._by, message=self._command.message)
+            return ChatResult(kind="sent", sent=sent)
+        results = await self._decide(meant)
+        made = {rule for result in results if result.is_accepted for rule in (result.rule, *result.rules) if rule}
+        rules = await self._supervisor.find_rules() if made and meant.is_batch else ()
+        told = tuple(rule for rule in rules if rule.id in made)
+        return replace(meant.told, results=(*meant.told.results, *results), rules=told)
+
+    async def _decide(self, meant: Meant) -> list[DecisionResult]:
+        supervisor, where = self._supervisor, self._where
+        if not meant.is_batch:
+            return [await supervisor.decide(each.id, decision, channel=where) for each, decision in meant.pairs]
         decisions = [(each.id, decision) for each, decision in meant.pairs]
-        digests = {each.id: each.digest for each, _ in meant.pairs}
-        results = await supervisor.decide_all(decisions, channel=where, shown=digests)
-    else:
-        results = [await supervisor.decide(each.id, decision, channel=where) for each, decision in meant.pairs]
-    made = {rule for result in results if result.is_accepted for rule in (result.rule, *result.rules) if rule}
-    rules = [rule for rule in await supervisor.find_rules() if rule.id in made] if made and meant.is_batch else []
-    return replace(meant.told, results=(*meant.told.results, *results), rules=tuple(rules))
+        return await supervisor.decide_all(
+            decisions, channel=where, shown={each.id: each.digest for each, _ in meant.pairs}
+        )
 
+    async def _heard(self, approvals: Collection[str] | None = None) -> Heard | None:
+        """Return what was heard under the sender's id of the text before. If nothing, journal that it decides these
+        approvals; None: only look. Raises SessionConflict if another text has its id."""
+        if (message := self._command.message) is None:  # it comes once
+            return None
+        found = await self._hear(self._session, message, self._text, self._by, approvals)
+        if found is not None:
+            found.check_same(message, self._text, self._by, is_word=found.approvals is not None)
+        return found
 
-async def _meaning(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
-    """Return what a text decides, or that it lists what waits; None for a message."""
-    word, session, by = await _word(supervisor, said), said.session, said.by
-    if word is None:
-        return await _unworded(supervisor, people, said, seen)
-    here = await supervisor.find_approvals(session=session, limit=None)
-    if people is not None and (why := people.why_not_say(by, said.text, here)) is not None:
-        for each in here:
-            if word.approval in (None, each.id):
-                reason = people.why_not_decide(by, each) or why
-                await supervisor.note_refusal(each.id, by=by, reason=reason, channel=seen.channel or "message")
-        raise NotEntitled(why)
-    waiting = tuple(each for each in here if people is None or people.why_not_decide(by, each) is None)
-    if word.all:
-        return await _all(supervisor, people, said, waiting, seen)
-    if word.approval is not None:
-        return await _named(supervisor, word, said, waiting)
-    if not waiting:
-        return None
-    is_weighty = word.is_yes or word.scope != "once"
-    if len(waiting) > 1 or not await seen.has(supervisor, waiting[0], whole=is_weighty):
-        return _listed(waiting)
-    answered = await _answer(supervisor, people, said, seen) if seen.channel is not None else None
-    return answered or _one(word, by, waiting[0], waiting)
+    async def _meaning(self) -> Meant | None:
+        """Return what the text decides, or that it lists what waits; None for a message."""
+        if (word := await self._word()) is None:
+            return await self._unworded()
+        here = tuple(await self._here())
+        if self._people is not None and (why := self._people.why_not_say(self._by, self._text, here)) is not None:
+            for each in here:
+                if word.approval in (None, each.id):
+                    reason = self._people.why_not_decide(self._by, each) or why
+                    await self._supervisor.note_refusal(each.id, by=self._by, reason=reason, channel=self._where)
+            raise NotEntitled(why)
+        waiting = self._own(here)
+        if word.all:
+            return await self._all(word, waiting)
+        if word.approval is not None:
+            return await self._named(word.approval, word, waiting)
+        if not waiting:
+            return None
+        is_weighty = word.is_yes or word.scope != "once"
+        if len(waiting) > 1 or not await self._has_seen(waiting[0], whole=is_weighty):
+            return _listed(waiting)
+        return await self._answering() or _one(word, self._by, waiting[0], waiting)
 
+    async def _here(self) -> Sequence[Approval]:
+        return await self._supervisor.find_approvals(session=self._session, limit=None)
 
-async def _word(supervisor: Supervisor, said: Said) -> Word | None:
-    """Return the chat word of a text, with the whole id of what it names by a short one; None for another text."""
-    word, short = read_word(said.text), read_short(said.text)
-    if word is not None or short is None:
-        return word
-    here = await supervisor.find_approvals(session=said.session, limit=None)
-    meant = with_short_id(short[1], [each.id for each in here])
-    return replace(short[0], approval=meant[0] if len(meant) == 1 else short[1]) if meant else None
+    async def _word(self) -> Word | None:
+        """Return the chat word of the text, with the whole id of what it names by a short one; None for another
+        text."""
+        word, short = read_word(self._text), read_short(self._text)
+        if word is not None or short is None:
+            return word
+        meant = with_short_id(short[1], [each.id for each in await self._here()])
+        return replace(short[0], approval=meant[0] if len(meant) == 1 else short[1]) if meant else None
 
+    async def _unworded(self) -> Meant | None:
+        """Return what a text decides that is no chat word: it may answer a question. A near word lists what waits."""
+        answered = await self._answering()
+        if answered is None and is_near_word(self._text) and (near := await self._waiting()):
+            return _listed(near)
+        return answered
 
-async def _unworded(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
-    """Return what a text decides that is no chat word: it may answer a question. A near word lists what waits."""
-    answered = await _answer(supervisor, people, said, seen) if seen.channel is not None else None
-    if answered is None and is_near_word(said.text) and (near := await _waiting(supervisor, people, said)):
-        return _listed(near)
-    return answered
+    async def _meant_before(self, approvals: tuple[str, ...]) -> Meant:
+        """Return what the text decides, which came before."""
+        short = read_short(self._text)
+        word, pairs = read_word(self._text) or (short and short[0]), list[tuple[Approval, Decision]]()
+        for each in approvals:
+            try:
+                found = await self._supervisor.get_approval(each)
+            except NotFound:  # its tree was removed
+                continue
+            if word is not None and word.all:
+                pairs.append((found, self._approve(found, _scope_of(word))))
+            else:
+                decision = _decision(word, found, self._by) if word is not None else None
+                pairs.append((found, decision or Answer(value=read_answer(found, self._text), by=self._by)))
+        if not pairs:
+            return _listed(await self._waiting())
+        decided = tuple(found for found, _ in pairs)
+        is_batch = word is not None and word.all
+        return Meant(tuple(pairs), ChatResult(kind="decided", approvals=decided), is_batch=is_batch)
 
+    def _own(self, here: Sequence[Approval]) -> tuple[Approval, ...]:
+        """Return those approvals that the person may decide."""
+        return tuple(
+            each for each in here if self._people is None or self._people.why_not_decide(self._by, each) is None
+        )
 
-async def _meant_before(supervisor: Supervisor, people: People | None, said: Said, approvals: tuple[str, ...]) -> Meant:
-    """Return what a text decides that came before."""
-    short = read_short(said.text)
-    word, pairs = read_word(said.text) or (short and short[0]), list[tuple[Approval, Decision]]()
-    for each in approvals:
+    async def _waiting(self) -> tuple[Approval, ...]:
+        """Return the approvals that wait here for the person."""
+        return self._own(await self._here())
+
+    async def _has_seen(self, approval: Approval, *, whole: bool) -> bool:
+        """Whether the person had been shown an approval; `whole`: all of it. See Supervisor.chat."""
+        channel, shown = self._command.channel, self._command.shown
+        if shown is not None and (approval.id not in shown or channel is None):
+            return approval.id in shown
+        if channel is not None and channel not in approval.shown:
+            return False
+        is_shown = partial(ApprovalState.is_shown, channel=channel, whole=whole)
+        return is_shown(await read_state(self._supervisor, approval, until=is_shown, before=self._before))
+
+    async def _answering(self) -> Meant | None:
+        """Answer the only question that waits for the person; None if the text is not meant for one, or does not fit
+        it, or is not from a channel."""
+        if self._command.channel is None:
+            return None
+        waiting = await self._waiting()
+        if len(waiting) != 1 or waiting[0].kind != "question" or not await self._has_seen(waiting[0], whole=True):
+            return None
         try:
-            found = await supervisor.get_approval(each)
-        except NotFound:  # its tree was removed
-            continue
-        if word is not None and word.all:
-            pairs.append((found, _approve(people, said.by, found, _scope_of(word))))
-        else:
-            decision = _decision(word, found, said.by) if word is not None else None
-            pairs.append((found, decision or Answer(value=read_answer(found, said.text), by=said.by)))
-    if not pairs:
-        return _listed(await _waiting(supervisor, people, said))
-    decided = tuple(found for found, _ in pairs)
-    return Meant(tuple(pairs), ChatResult(kind="decided", approvals=decided), is_batch=word is not None and word.all)
+            value = read_answer(waiting[0], self._text)
+            check_answer(waiting[0], value)
+        except InvalidInput:
+            return None
+        return Meant(((waiting[0], Answer(value=value, by=self._by)),), ChatResult(kind="decided", approvals=waiting))
+
+    async def _named(self, approval: str, word: Word, waiting: tuple[Approval, ...]) -> Meant:
+        """Decide the named approval, if it was asked here. `decide` refuses a person who may not, and journals that."""
+        try:
+            found = await self._supervisor.get_approval(approval)
+            if found.session != self._session:
+                tree = await self._supervisor.find_sessions(root=found.root_session, limit=None)
+                if found.session not in ids_from(self._session, tree):
+                    raise NotFound(f"{found.id} was not asked in session {self._session}")
+        except NotFound:
+            return _listed(waiting, (DecisionResult(kind="unknown", approval=approval),))
+        return _one(word, self._by, found, waiting)
+
+    async def _all(self, word: Word, waiting: tuple[Approval, ...]) -> Meant:
+        """Approve every waiting call that was shown whole, in a scope if its card offers that to this person."""
+        scope = _scope_of(word)
+        asked = [each for each in waiting if each.kind == "call"]
+        calls = tuple([each for each in asked if await self._has_seen(each, whole=True)])
+        if waiting and not calls:
+            return _listed(waiting)
+        pairs = tuple((each, self._approve(each, scope)) for each in calls)
+        granted = [each for each, decision in pairs if decision.scope == scope]
+        offered = [each for each in calls if _offers(each, scope)]
+        could_cover_more = scope == "once" and any(self._approve(each, "session").scope == "session" for each in calls)
+        told = ChatResult(
+            kind="decided",
+            approvals=calls,
+            not_shown=tuple(each for each in asked if each not in calls),
+            once=tuple(each for each in calls if each not in granted),
+            may_not_allow=len(granted) < len(offered),
+            hint=COVERS_LATER if could_cover_more else "",
+        )
+        return Meant(pairs, told, is_batch=True)
+
+    def _approve(self, each: Approval, scope: Scope) -> Approve:
+        """Return the approval of a call, in a scope if its card offers that, and to this person."""
+        wide = Approve(by=self._by, scope=scope)
+        may = self._people is None or self._people.why_not_decide(self._by, each, wide) is None
+        return wide if may and _offers(each, scope) else Approve(by=self._by)
+
+
+def _scope_of(word: Word) -> Scope:
+    return "session" if word.for_session else "once"
 
 
 def _listed(waiting: tuple[Approval, ...], results: tuple[DecisionResult, ...] = ()) -> Meant:
     return Meant((), ChatResult(kind="listed", approvals=waiting, results=results))
-
-
-async def _waiting(supervisor: Supervisor, people: People | None, said: Said) -> tuple[Approval, ...]:
-    """Return the approvals that wait here for a person."""
-    here = await supervisor.find_approvals(session=said.session, limit=None)
-    return tuple(each for each in here if people is None or people.why_not_decide(said.by, each) is None)
-
-
-async def _answer(supervisor: Supervisor, people: People | None, said: Said, seen: Seen) -> Meant | None:
-    """Answer the only question that waits for a person; None if a text is not meant for one, or does not fit it."""
-    here = await supervisor.find_approvals(session=said.session, limit=None)
-    waiting = [each for each in here if people is None or people.why_not_decide(said.by, each) is None]
-    if len(waiting) != 1 or waiting[0].kind != "question":
-        return None
-    if not await seen.has(supervisor, waiting[0], whole=True):
-        return None
-    try:
-        value = read_answer(waiting[0], said.text)
-        check_answer(waiting[0], value)
-    except InvalidInput:
-        return None
-    answer = Answer(value=value, by=said.by)
-    return Meant(((waiting[0], answer),), ChatResult(kind="decided", approvals=(waiting[0],)))
-
-
-async def _named(supervisor: Supervisor, word: Word, said: Said, waiting: tuple[Approval, ...]) -> Meant:
-    """Decide the named approval, if it was asked here. `decide` refuses a person who may not, and journals that."""
-    assert word.approval is not None
-    try:
-        found = await supervisor.get_approval(word.approval)
-        if found.session != said.session:
-            tree = await supervisor.find_sessions(root=found.root_session, limit=None)
-            if found.session not in ids_from(said.session, tree):
-                raise NotFound(f"{found.id} was not asked in session {said.session}")
-    except NotFound:
-        return _listed(waiting, (DecisionResult(kind="unknown", approval=word.approval),))
-    return _one(word, said.by, found, waiting)
 
 
 def _one(word: Word, by: str, found: Approval, waiting: tuple[Approval, ...]) -> Meant:
@@ -263,45 +295,5 @@ def _allowing(word: Word, found: Approval, by: str) -> Approve:
     return Approve(by=by, scope="session", pattern=first.pattern, uses=word.uses, minutes=word.minutes)
 
 
-def _scope_of(word: Word) -> Scope:
-    return "session" if word.for_session else "once"
-
-
-def _approve(people: People | None, by: str, each: Approval, scope: Scope) -> Approve:
-    """Return the approval of a call, in a scope if its card offers that, and to this person."""
-    wide = Approve(by=by, scope=scope)
-    is_offered = any(option.scope == scope for option in each.options)
-    return wide if is_offered and _may(people, wide, each) else Approve(by=by)
-
-
-def _may(people: People | None, decision: Approve, each: Approval) -> bool:
-    return people is None or people.why_not_decide(decision.by, each, decision) is None
-
-
-async def _all(
-    supervisor: Supervisor, people: People | None, said: Said, waiting: tuple[Approval, ...], seen: Seen
-) -> Meant:
-    """Approve every waiting call that was shown whole, in a scope if its card offers that to this person."""
-    word, by = read_word(said.text), said.by
-    assert word is not None, "this text is a word"
-    scope = _scope_of(word)
-    asked = [each for each in waiting if each.kind == "call"]
-    calls = tuple([each for each in asked if await seen.has(supervisor, each, whole=True)])
-    if waiting and not calls:
-        return _listed(waiting)
-    pairs = tuple((each, _approve(people, by, each, scope)) for each in calls)
-    granted = [each for each, decision in pairs if decision.scope == scope]
-    offered = [each for each in calls if any(option.scope == scope for option in each.options)]
-    session = Approve(by=by, scope="session")
-    could_cover_more = scope == "once" and any(
-        any(option.scope == "session" for option in each.options) and _may(people, session, each) for each in calls
-    )
-    told = ChatResult(
-        kind="decided",
-        approvals=calls,
-        not_shown=tuple(each for each in asked if each not in calls),
-        once=tuple(each for each in calls if each not in granted),
-        may_not_allow=len(granted) < len(offered),
-        hint=COVERS_LATER if could_cover_more else "",
-    )
-    return Meant(pairs, told, is_batch=True)
+def _offers(approval: Approval, scope: Scope) -> bool:
+    return any(option.scope == scope for option in approval.options)

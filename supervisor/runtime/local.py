@@ -27,7 +27,7 @@ from supervisor.core.sessions.trees import PruneResult
 from supervisor.core.values import Approval, DecisionResult, Fork, SendResult
 from supervisor.runtime.chat import chat
 from supervisor.runtime.clock.patience import endless, until_answered
-from supervisor.runtime.journal.writer import Entry, View
+from supervisor.runtime.journal.writer import Entry, Plan, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.batches import left_out
 from supervisor.runtime.people.decide import Deciding, decide, decide_in_tree
@@ -285,8 +285,7 @@ class LocalSupervisor(LocalStarting):
             view.claim(root)
             return found
 
-        await self._runner.journal.append(plan)
-        await self._runner.launcher.recover(root)
+        await self._append_and_run(plan, root)
         return await until_answered(self._run, root)
 
     async def _fork(self, command: c.Fork, who: str) -> Fork:
@@ -305,9 +304,16 @@ class LocalSupervisor(LocalStarting):
             view.claim(fork)
             return found
 
-        await self._runner.journal.append(plan)
-        await self._runner.launcher.recover(fork)
+        await self._append_and_run(plan, fork)
         return forking.fork
+
+    async def _append_and_run(self, plan: Plan, root: str) -> None:
+        """Append a plan that claims a tree in which runs begin, and run it."""
+        try:
+            await self._runner.journal.append(plan)
+        finally:  # a native cancellation may come with the commit
+            if self.store.owns(root):
+                self._runner.attempts.ask(self._runner.launcher.recover, root)
 
     async def _cancel(self, command: c.Cancel, who: str) -> None:
         session = command.session

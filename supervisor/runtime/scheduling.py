@@ -31,6 +31,7 @@ from supervisor.core.errors import (
     SessionConflict,
     StoreDied,
     StoreError,
+    StoreUnreadable,
     TreeOwned,
     UnknownAgent,
 )
@@ -242,7 +243,7 @@ class Scheduling:
         command = start_of(schedule, schedule.session_at(instant))
         try:
             await self._supervisor.begin(command, known.by, also)
-        except (InvalidInput, SessionConflict, TreeOwned, UnknownAgent) as error:
+        except (InvalidInput, SessionConflict, StoreUnreadable, TreeOwned, UnknownAgent) as error:
             why = str(error)  # it may have words of the input, which belong into no log
             log.error("schedule.not_begun", schedule=schedule.name, reason=f"{type(error).__name__}, see the schedule")
             await self._runner.journal.append(lambda view: instant_failed(view, schedule, instant, clock.now(), why))

@@ -135,17 +135,20 @@ class LocalStarting(LocalReads):
             now = self._runner.clock.now()
             # A resumed run keeps this program's deny and ask rules (R4); its allow rules hold in this program only.
             rules = (*inherit((), self._runner.rules.from_code), *begun.rules)
-            facts: dict[str, Any] = {
-                "path": (spec.name,),
-                "root": root,
-                "requester": on_behalf_of,
-                "cwd": folder,
-                "rules": rules,
-            }
-            facts["requester_roles"] = self.admission.roles_of(on_behalf_of)
-            facts["budget"] = command.budget
-            attempt = attempt_started(begun.version, now)
-            first = first_events(spec, where, given, attempt, traceparent=traceparent, **facts)
+            first = first_events(
+                spec,
+                where,
+                given,
+                attempt_started(begun.version, now),
+                path=(spec.name,),
+                root=root,
+                requester=on_behalf_of,
+                requester_roles=self.admission.roles_of(on_behalf_of),
+                cwd=folder,
+                rules=rules,
+                budget=command.budget,
+                traceparent=traceparent,
+            )
             written = first[:-1] if self.leaves_runs else first  # the attempt is of the process that runs it
             return [*more, *((root, event) for event in written)], (begun.version,)
 
@@ -158,7 +161,7 @@ class LocalStarting(LocalReads):
             return None
         (version,) = found
         if not is_new and not self.leaves_runs:
-            await self._runner.launcher.recover(root)
+            self._runner.attempts.ask(self._runner.launcher.recover, root)
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if command.spec is None else ran, is_new=is_new)

@@ -24,7 +24,7 @@ from supervisor.core.budgets import Budget
 from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput
-from supervisor.core.schedules import Schedule, ScheduleChange, ScheduleView
+from supervisor.core.schedules import CHANGES, Schedule, ScheduleChange, ScheduleView
 from supervisor.core.sessions.heard import check_message
 from supervisor.core.sessions.trees import Origin, PruneResult
 from supervisor.core.values import Decision, DecisionResult, SendResult, check_word
@@ -196,6 +196,10 @@ class AddSchedule(Command[ScheduleView], frozen=True):
 class ChangeSchedule(Command[ScheduleView], frozen=True):
     schedule: str
     to: ScheduleChange
+
+    def __post_init__(self) -> None:
+        if self.to not in CHANGES:  # no process could read the journal of schedules any more
+            raise InvalidInput(f"a schedule can be {', '.join(CHANGES[:-1])} or {CHANGES[-1]}, not {self.to!r:.40}")
 
 
 class RunSchedule(Command[Run[Any]], frozen=True):

@@ -302,7 +302,7 @@ class Context(Operations):
         `at_entry`: the block asks the model itself, without steps: it waits at its entry. Without it, the block waits
         there only if no other operation of the agent is under way.
         `on_silence` is called with the cause when a budget of silence is used up. If it returns True, it has ended what
-        was silent: the run does not stall, and the budget begins anew.
+        was silent: the run does not stall, and the budget begins anew. If it raises, the run stalls.
         """
 
     @abstractmethod

@@ -336,7 +336,8 @@ class Supervisor(ABC):
         """Raise the budgets of a session to these limits at least: those of its tree, and of its run (B3). What waits
         for them goes on; an open question about them ends. A lower limit changes nothing. Return when it is on disk.
 
-        Raises NotFound; InvalidInput for a budget without a limit; NotEntitled for a person who is no operator.
+        Raises NotFound; InvalidInput for a budget without a limit, and for a session that was cancelled and has not
+        ended yet; NotEntitled for a person who is no operator.
         """
         await self._do(c.RaiseBudget(session, budget), by)
 

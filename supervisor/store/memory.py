@@ -91,12 +91,8 @@ class MemoryStore(Store):
         copy.id, copy.unreadable = self.id, dict(self.unreadable)
         copy._entries, copy._last, copy._commits = list(self._entries), self._last, self._commits
         copy._journals = {session: list(entries) for session, entries in self._journals.items()}
-        copy._sessions, copy._approvals, copy._pending = (
-            dict(self._sessions),
-            dict(self._approvals),
-            dict(self._pending),
-        )
-        copy._spent = dict(self._spent)
+        copy._sessions, copy._approvals = dict(self._sessions), dict(self._approvals)
+        copy._pending, copy._spent = dict(self._pending), dict(self._spent)
         copy._in_order, copy._asked_in_order = deepcopy((self._in_order, self._asked_in_order))
         return copy
 

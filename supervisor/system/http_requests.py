@@ -8,7 +8,8 @@ Rules
   A body can be sent again from its beginning.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -112,6 +113,18 @@ class HttpClient:
         """Close its connections, also in a cancelled task."""
         with anyio.CancelScope(shield=True):
             await self._client.aclose()
+
+
+@contextmanager
+def reaching(name: str) -> Iterator[None]:
+    """Raise what httpx raises in the words of the seams: ConnectionRefusedError for a request that was not made, and
+    OSError for one whose answer was lost. Of an address, their texts have the host at most."""
+    try:
+        yield
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+        raise ConnectionRefusedError(f"{name} cannot be reached: {error!r}") from None
+    except httpx.RequestError as error:
+        raise OSError(f"the answer of {name} broke off: {type(error).__name__}") from None
 
 
 async def read_up_to(response: httpx.Response, largest: int) -> tuple[bytes, bool]:

@@ -14,7 +14,7 @@ share
     carry        what a tree takes along when it moves     left         what one that has ended has left
     rules        rules for all sessions                    rulebook     their changes, and what holds then
     searched     by what people find a tree
-    wanted       what a tree needs of its worker
+    wanted       what a tree needs of its worker           wakes        when Temporal wakes for a schedule
 
 temporalio is imported when a namespace is opened: the extra `temporal` brings it.
 """

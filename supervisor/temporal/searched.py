@@ -8,6 +8,7 @@ Rules
 - Temporal encrypts no search attribute. So a tree has none of the three where a codec hides what it holds.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
@@ -22,10 +23,22 @@ LONGEST_CHARACTERS: Final = 250
 
 def attributes_of(start: Start) -> TypedSearchAttributes:
     """Return those with which a tree starts."""
-    told = {AGENT: start.agent, STATUS: "active", REQUESTER: start.requester} if start.has_attributes else {}
+    return _keywords({ROUTE: approval_route(start.session), **_told(start, "active")})
+
+
+def attributes_of_schedule(start: Start) -> TypedSearchAttributes:
+    """Return those of a schedule of Temporal. A namespace that takes them takes those of its trees, too."""
+    return _keywords(_told(start, "scheduled"))
+
+
+def _told(start: Start, status: str) -> dict[str, str]:
+    return {AGENT: start.agent, STATUS: status, REQUESTER: start.requester} if start.has_attributes else {}
+
+
+def _keywords(named: Mapping[str, str]) -> TypedSearchAttributes:
     return TypedSearchAttributes(
         [
             SearchAttributePair(SearchAttributeKey.for_keyword(name), value[:LONGEST_CHARACTERS])
-            for name, value in {ROUTE: approval_route(start.session), **told}.items()
+            for name, value in named.items()
         ]
     )

@@ -22,11 +22,12 @@ from supervisor.runtime.journal.view import Entry
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """An agent that a tree needs. `reference`: where its session says that it is; None if it is found by its name.
-    `version`: None for any."""
+    `version`: None for any. `given`: the input that it must take, as JSON; None: its default one; unset: any."""
 
     name: str
     reference: str | None = None
     version: str | None = None
+    given: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def wanted_by(entries: Iterable[Entry], commands: Collection[str] = ()) -> list[Wanted]:

@@ -9,6 +9,7 @@ Rules
   claimed a decision, `card~APPROVAL~TARGET` the one that claims a card, `told~APPROVAL~TARGET~STEP` a message,
   `turn~SESSION~RUN` the end of a tree, and `refusal~RUN` a tree which is refused. `diverged~RUN` tells what code asks
   for that does not follow the history of a tree, and `courier~...` tells a worker of a cancel (worker/couriers.py).
+  `schedule~NAME` is a schedule of Temporal; with a time, the workflow that it starts then (workflow/scheduled.py).
 
 The module is longer than 400 lines because each process of a namespace must read all of these documents alike.
 """
@@ -36,6 +37,7 @@ from supervisor.core.errors import (
     UnknownAgent,
 )
 from supervisor.core.ids import digest_of_value
+from supervisor.core.schedules import Became, Schedule
 from supervisor.core.usage import Usage
 from supervisor.core.values import Answer, Approve, Decision, Deny, Scope
 from supervisor.runtime.environment import Ruled
@@ -63,6 +65,8 @@ LEFT_NOTHING: Final = "LeftNothing"
 AGENTS: Final = "supervisor.agents"
 BODY: Final = "supervisor.body"
 COURIER: Final = "supervisor.courier"
+SCHEDULE: Final = "supervisor.schedule"
+FIND_DUE: Final = "supervisor.find_due"
 MISSING: Final = "AgentMissing"
 """The type of the error with which a worker that lacks the agent of a tree fails a task of it (workflow/missing.py)."""
 UNSTARTED: Final = "NotStarted"
@@ -78,6 +82,8 @@ STATUS: Final = "SupervisorStatus"
 REQUESTER: Final = "SupervisorRequester"
 """Search attributes for people, where the namespace has them (searched.py)."""
 MEMO: Final = "supervisor"
+HANDLED: Final = "handled"
+"""The part of a memo that says what became of a wake of a schedule."""
 SIGNALS: Final = "signals"
 """The mark in the memo of a tree whose decisions are signals."""
 ONCE: Final = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
@@ -123,6 +129,10 @@ def diverged_id(run: str) -> str:
 
 def turn_id(session: str, chain: str) -> str:
     return f"turn~{session}~{chain}"
+
+
+def schedule_id(name: str) -> str:
+    return f"schedule~{name}"
 
 
 def card_id(approval: str, target: str) -> str:
@@ -199,6 +209,36 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """None for the first workflow of a tree."""
     follows: str | None = None
     """The run of a workflow of this tree that has ended: this one goes on with what was left there, or after it."""
+
+
+def mark_of_start(start: Start) -> str:
+    """Return what the same start again has in common with it."""
+    document = to_wire(start)
+    bounded = [] if start.budget is None else [document["budget"]]
+    return digest_of_value([start.agent, document.get("given", []), *bounded])
+
+
+def memo_of(start: Start, mark: str) -> dict[str, Any]:
+    """Return the memo with which a tree starts. `mark`: by which the same start is known."""
+    return {MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent, SIGNALS: True}
+
+
+class Scheduled(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of the workflow that a schedule of Temporal starts. `start`: that of its trees, without session and
+    input. `offsets`: those of its zone, in minutes (wakes.py)."""
+
+    schedule: Schedule
+    start: Start
+    offsets: list[int]
+
+
+class Handled(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a wake of a schedule, as ScheduleHandled says it on one machine."""
+
+    instant: datetime
+    became: Became
+    session: str | None = None
+    reason: str | None = None
 
 
 class CallFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from supervisor.core.errors import only_error
 from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
 from supervisor.seam.supervisor import Supervisor
 
@@ -45,7 +46,7 @@ async def scripted_approver(
             yield decided
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise _only(group) from None
+        raise only_error(group) from None
 
 
 def _look_up(script: Mapping[str, Any], approval: Approval, by: str) -> Decision:
@@ -63,10 +64,3 @@ def _look_up(script: Mapping[str, Any], approval: Approval, by: str) -> Decision
     if reply == "deny":
         return Deny(by=by)
     raise AssertionError(f"the script's reply to {asked!r} is {reply!r}: write 'approve', 'deny', or a Decision")
-
-
-def _only(error: BaseException) -> BaseException:
-    """Return what a group holds, if it holds one error."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -26,7 +26,6 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -35,7 +34,7 @@ import msgspec
 
 from supervisor.system.access import OTHERS_WRITE, why_not_ours
 from supervisor.system.threads import in_thread
-from supervisor.tools.descendants import find_process, is_alive, send_signal
+from supervisor.tools.descendants import is_alive, send_signal
 from supervisor.tools.guarded import GuardedProcess, encode_request
 from supervisor.tools.log_limit import read_kept
 from supervisor.tools.orphaned import Answer, end_orphaned_process
@@ -105,10 +104,7 @@ def make_job_folder(parent: str, session: str) -> tuple[str, str]:
 
 class BackgroundProcess(GuardedProcess):
     """A job that waits at its gate, or has begun. Leaving the context before `begin` runs nothing; after it, the job
-    goes on.
-
-    `guard` and `guard_started_at` identify its warden.
-    """
+    goes on."""
 
     def __init__(
         self,
@@ -125,23 +121,6 @@ class BackgroundProcess(GuardedProcess):
         super().__init__(request, grace=GRACE_SECONDS, output=HeadAndTail(0), watcher=None)
         self.log = str(Path(folder, "log").absolute())
         self._takes_input = takes_input
-
-    @property
-    def guard(self) -> int:
-        return int(self._guard[0])
-
-    @property
-    def guard_started_at(self) -> float | None:
-        found: float | None = self._guard[1]
-        return found
-
-    async def begin(self) -> bool:
-        """Open the gate, and wait until the command has begun: shielded, usually a few milliseconds.
-
-        Returns False if its warden did not report in time. Raises LaunchFailed if the command could not be executed.
-        If this raises a cancellation, nothing has run.
-        """
-        return await self._begin()
 
     def _open_streams(self, theirs: ExitStack) -> list[int]:
         output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -200,19 +179,17 @@ async def end_job(job: JobProcess, by: str) -> Answer:
     folder = Path(job.log).parent
     with suppress(OSError):
         _write(folder / "by", by)
-    warden = await in_thread(find_process, job.guard)
-    if warden is not None and warden.started_at == job.guard_started_at and not warden.is_zombie:
-        answer = await in_thread(partial(send_signal, warden, END_JOB))
-        if answer == "refused":
-            return "refused"
-        give_up_at = time.monotonic() + GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + _MARGIN_SECONDS
-        while answer == "sent" and time.monotonic() < give_up_at:
-            has_guard = await in_thread(is_guarded, job)
-            if (await in_thread(look_at, job)).state != "running":
-                return "ended"
-            if not has_guard:
-                break
-            await anyio.sleep(_PAUSE_SECONDS)
+    answer = await in_thread(send_signal, (job.guard, job.guard_started_at), END_JOB)
+    if answer == "refused":
+        return "refused"
+    give_up_at = time.monotonic() + GRACE_SECONDS + GIVE_UP_AFTER_SECONDS + _MARGIN_SECONDS
+    while answer == "sent" and time.monotonic() < give_up_at:
+        has_guard = await in_thread(is_guarded, job)
+        if (await in_thread(look_at, job)).state != "running":
+            return "ended"
+        if not has_guard:
+            break
+        await anyio.sleep(_PAUSE_SECONDS)
     return await end_orphaned_process(job.process, job.process_started_at, GRACE_SECONDS)
 
 

@@ -14,6 +14,12 @@ from supervisor.system.withheld import is_withheld
 
 _NO_EDITOR: Final = "false there-is-no-person-to-edit-this"
 """An editor that fails at once. Programs quote it in their error, with its argument."""
+_NO_VIM: Final = (
+    'if resolve("/proc/self/fd/0") ==# "/dev/null" | set shm+=A | exe "au VimEnter * call writefile('
+    '[\\"there is no person to edit this\\"], \\"/dev/stderr\\", \\"a\\") | cquit" | endif'
+)
+"""What Vim and Neovim run first, on Linux. Without an input they would wait for keys at their standard error. Commands
+that they are given (`-c`) run before it."""
 _NO_ANSWER: Final = "false"
 """A program that is asked for a password, and has none."""
 
@@ -24,6 +30,7 @@ UNATTENDED: Final[Mapping[str, str]] = {
     "AWS_PAGER": "",  # the empty text is its word for none
     **dict.fromkeys(("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "SUDO_EDITOR", "FCEDIT"), _NO_EDITOR),
     "npm_config_editor": _NO_EDITOR,
+    "VIMINIT": _NO_VIM,
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": _NO_ANSWER,
     "GCM_INTERACTIVE": "never",

@@ -1,7 +1,7 @@
 """Finds processes and their descendants, and signals exactly the process that was meant.
 
-Theory: the kernel gives a pid out again; a pid together with its start time is one process. A process that was found
-is therefore a `Seen`, and is looked up once more, start time included, before it is signalled.
+Theory: the kernel gives a pid out again; a pid together with its start time is one process. So a process is looked up
+once more, start time included, before it is signalled.
 
 Rules:
 - Linux: we read all of /proc (`children` files are optional in the kernel and unreliable by their own manual). A
@@ -83,21 +83,22 @@ def processes_below(processes: dict[int, Seen], root: int) -> dict[int, Seen]:
     return found
 
 
-def send_signal(seen: Seen, signum: int) -> Literal["sent", "gone", "refused"]:
-    """Signal this very process; leave another process that has its pid by now alone."""
+def send_signal(identity: tuple[int, float | None], signum: int) -> Literal["sent", "gone", "refused"]:
+    """Signal this very process; leave another process that has its pid by now alone. `identity`: pid and start time."""
+    pid, began = identity
     try:
-        handle = os.pidfd_open(seen.pid) if PROC and hasattr(os, "pidfd_open") else None
+        handle = os.pidfd_open(pid) if PROC and hasattr(os, "pidfd_open") else None
     except ProcessLookupError:
         return "gone"
     except OSError:
         handle = None  # a kernel before 5.3, or a sandbox: we check, then signal
     try:
-        if started_at(seen.pid) != seen.started_at:
+        if began is None or started_at(pid) != began:
             return "gone"
         if sys.platform == "linux" and handle is not None:
             signal.pidfd_send_signal(handle, signum)
         else:
-            os.kill(seen.pid, signum)
+            os.kill(pid, signum)
     except ProcessLookupError:
         return "gone"
     except PermissionError:

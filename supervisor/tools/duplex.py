@@ -111,14 +111,14 @@ class DuplexProcess(GuardedProcess):
     @property
     def identity(self) -> ProcessIdentity:
         """What identifies the process and its warden."""
-        return ProcessIdentity(HOST, self.pid, self.started_at, *self._guard)
+        return ProcessIdentity(HOST, self.pid, self.started_at, self.guard, self.guard_started_at)
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         async with super().__asynccontextmanager__():
             if self._at_gate is not None:
                 await self._at_gate(self.identity)
-            if not await self._begin():
+            if not await self.begin():
                 raise LaunchFailed(
                     errno.ETIMEDOUT,
                     f"its warden was killed, or has not answered within {START_TIMEOUT_SECONDS:.0f} s",

@@ -47,11 +47,6 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str | None = None
 
     @property
-    def escaped(self) -> tuple[LeftBehind, ...]:
-        """The processes of `left_behind` that had left the command's session."""
-        return tuple(each for each in self.left_behind if each.has_escaped)
-
-    @property
     def refused_kills(self) -> tuple[int, ...]:
         """The pids that could not be ended. The command's own pid may be among them."""
         return tuple(each.pid for each in self.left_behind if each.how in ("refused", "stuck"))

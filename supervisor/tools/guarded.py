@@ -44,12 +44,15 @@ _DRAINED_BYTES = 2**21  # the most bytes that are read after the end: more than 
 class GuardedProcess(AsyncContextManagerMixin):
     """A process at its gate, running, or ended; for one task.
 
-    `pid` and `started_at` (see `descendants.started_at`; None if unknown) identify it. `finished` is None until the
-    process has been released and has ended in any way; it is set before a cancellation leaves `wait`.
+    `pid` and `started_at` (see `descendants.started_at`; None if unknown) identify it, and `guard` and
+    `guard_started_at` its warden. `finished` is None until the process has been released and has ended in any way; it
+    is set before a cancellation leaves `wait`.
     """
 
     pid: int
     started_at: float | None
+    guard: int
+    guard_started_at: float | None
     finished: Finished | None
     margin: float = 10.0
     """Seconds that a warden on a busy machine gets beyond its own bounds."""
@@ -57,15 +60,14 @@ class GuardedProcess(AsyncContextManagerMixin):
     def __init__(
         self, request: bytes, *, grace: float, output: HeadAndTail, watcher: Callable[[bytes], None] | None
     ) -> None:
-        self.pid = 0
-        self.started_at = None
+        self.pid = self.guard = 0
+        self.started_at = self.guard_started_at = None
         self.finished = None
         self._request = request
         self._grace = grace
         self._output = output
         self._watcher = watcher
         self._watcher_error: Exception | None = None
-        self._guard: tuple[Any, ...] = ()  # pid and start time of its warden
         self._has_begun = False
         self._wire: socket.socket | None = None
         self._reader = -1
@@ -114,7 +116,7 @@ class GuardedProcess(AsyncContextManagerMixin):
         with suppress(OSError):  # the warden was killed, and the process at the gate with it: `wait` reports it
             self._wire.send(GO)
 
-    async def _begin(self) -> bool:
+    async def begin(self) -> bool:
         """Open the gate, and wait until the command has begun: shielded, usually a few milliseconds.
 
         Returns False if its warden did not report in time. Raises LaunchFailed if the command could not be executed.
@@ -195,9 +197,9 @@ class GuardedProcess(AsyncContextManagerMixin):
 
     def _take(self, message: Any) -> None:
         match message:
-            case "started", pid, started_at, *guard:
+            case "started", pid, started_at, guard, guard_started_at:
                 self.pid, self.started_at = pid, started_at
-                self._guard = tuple(guard)
+                self.guard, self.guard_started_at = guard, guard_started_at
             case ("begun",):
                 self._has_begun = True
             case "failed", number, filename:
@@ -257,7 +259,7 @@ class GuardedProcess(AsyncContextManagerMixin):
             with suppress(OSError):
                 self._wire.shutdown(socket.SHUT_WR)
             is_heard = await self._hear_out(self._grace + GIVE_UP_AFTER_SECONDS)
-            if not is_heard and not _is_stopped(self._guard):
+            if not is_heard and not self._is_guard_stopped():
                 is_heard = await self._hear_out(self.margin)
             if not is_heard:
                 await self._end_warden()
@@ -279,11 +281,13 @@ class GuardedProcess(AsyncContextManagerMixin):
             return True
         return False
 
+    def _is_guard_stopped(self) -> bool:
+        seen = find_process(self.guard) if self.guard else None
+        return seen is not None and seen.identity == (self.guard, self.guard_started_at) and seen.is_stopped
+
     async def _end_warden(self) -> None:
         """Kill a warden that is stopped, or does not finish; the launcher then ends what it guarded."""
-        warden = find_process(self._guard[0]) if self._guard else None
-        if warden is not None and warden.identity == self._guard:
-            send_signal(warden, signal.SIGKILL)
+        if self.guard and send_signal((self.guard, self.guard_started_at), signal.SIGKILL) != "gone":
             await self._hear_out(ORPHANS_GRACE + GIVE_UP_AFTER_SECONDS + self.margin)
 
     async def _end_without_warden(self) -> None:
@@ -322,11 +326,6 @@ class GuardedProcess(AsyncContextManagerMixin):
         if self._reader >= 0:
             os.close(self._reader)
             self._reader = -1
-
-
-def _is_stopped(guard: tuple[Any, ...]) -> bool:
-    seen = find_process(guard[0]) if guard else None
-    return seen is not None and seen.identity == guard and seen.is_stopped
 
 
 def _try_fork(wire: socket.socket, streams: list[int]) -> bool:

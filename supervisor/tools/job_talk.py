@@ -28,7 +28,7 @@ from supervisor.core.errors import ToolFailed
 from supervisor.core.values import JobView, ToolResult
 from supervisor.system.threads import in_thread
 from supervisor.tools.background import INPUT, INPUT_ENDED, given_until, read_log
-from supervisor.tools.descendants import find_process, send_signal
+from supervisor.tools.descendants import send_signal
 from supervisor.tools.session_jobs import OUTPUT_LIMIT_BYTES, find_job, how_it_is, output_result, view_of
 from supervisor.tools.warden import END_INPUT
 
@@ -207,9 +207,7 @@ async def _write(pipe: int, raw: bytes) -> int:
 
 def _end_input(view: JobView) -> None:
     """Tell the warden, which holds the input open. A warden that is gone holds it no more."""
-    warden = find_process(view.guard)
-    if warden is not None and warden.started_at == view.guard_started_at:
-        send_signal(warden, END_INPUT)
+    send_signal((view.guard, view.guard_started_at), END_INPUT)
     path = Path(view.log).with_name(INPUT)
     with suppress(OSError):
         path.rename(path.with_name(INPUT_ENDED))

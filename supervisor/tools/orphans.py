@@ -72,9 +72,7 @@ class Orphans:
         """Close the wires that their owners have closed."""
         for warden, wire in self._wardens.items():
             if wire is not None and wire.fileno() in ready:
-                self._poll.unregister(wire.fileno())
-                wire.close()
-                self._wardens[warden] = None
+                self.release(warden)
 
     def reap(self) -> None:
         """Reap all children that have exited; a warden that was killed leaves its command to us."""

@@ -108,9 +108,9 @@ class Termination:
     def _signal(self, seen: Seen, due: signal.Signals) -> None:
         if self._signalled.get(seen.identity) == due:
             return
-        answer = self.send(seen, due)
+        answer = self.send(seen.identity, due)
         if answer == "sent" and due == signal.SIGTERM:
-            self.send(seen, signal.SIGCONT)
+            self.send(seen.identity, signal.SIGCONT)
         if answer != "gone":
             self._note(seen, due)
         if answer == "refused":

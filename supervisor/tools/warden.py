@@ -122,11 +122,7 @@ class Launcher:
         self._poll = select.poll()
         self._orphans = Orphans(self._poll, _tell)
         self._spare = Spare(self._poll)
-        self._wakeup, writer = os.pipe()
-        for fd in (self._wakeup, writer):
-            os.set_blocking(fd, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._wakeup = _wake_by_signals()
         for fd in (requests.fileno(), self._wakeup, *([] if owner is None else [owner])):
             self._poll.register(fd, select.POLLIN)
         started_at(os.getpid())  # reads the number of this boot, which all wardens then know
@@ -244,6 +240,8 @@ def _guard(first: Given, link: socket.socket, owner: int | None, libc: Any, punc
     given: Given | None = first
     try:
         identity = os.getpid(), started_at(os.getpid())
+        for signum in (END_JOB, END_INPUT):
+            signal.signal(signum, signal.SIG_IGN)
         place = Place(identity, _wake_by_signals(), owner, punch, _become_subreaper(libc))
         while True:
             warden = Warden(place)
@@ -279,13 +277,11 @@ def _take_given(link: socket.socket) -> Given | None:
 
 
 def _wake_by_signals() -> int:
-    """Return a descriptor to read from whenever a child has changed state, or the end of a job is asked for."""
+    """Return a descriptor to read from whenever a child has changed state, or another signal has come."""
     wakeup, writer = os.pipe()
     os.set_blocking(wakeup, False)
     os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(END_JOB, signal.SIG_IGN)
-    signal.signal(END_INPUT, signal.SIG_IGN)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return wakeup
 

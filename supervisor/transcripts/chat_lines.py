@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.sessions.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import Addition, Format, Lines, Plan, ShapeError, Wish, by_place, to_drop
+from supervisor.core.sessions.transcript import Dangling, Findings
+from supervisor.transcripts.formats import Format, Lines, Plan, ShapeError, Wish, insertions, says_synthesised, to_drop
 from supervisor.transcripts.index import CALL, ENTRY, FRAME, RESULT, SAID, Index
 from supervisor.transcripts.lines import as_javascript_writes_it
 
@@ -78,25 +78,20 @@ class ChatLines(Format):
         elif entry.role != "session_meta":
             raise ShapeError(f"its role is {entry.role!r}")
 
-    def labels(self, index: Index) -> None:
-        return None
-
     def is_synthesised(self, entry: dict[str, Any]) -> bool:
-        return isinstance(text := entry.get("content"), str) and is_synthesised_text(text)
+        return says_synthesised(entry.get("content"))
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
-        additions = []
-        for (after, is_tail), calls in by_place(call for findings in found.values() for call in findings.dangling):
-            for call in calls:
-                made = lines.entry(call.at)["tool_calls"][call.nth]
-                tool = str((made.get("function") or {}).get("name") or "")
-                line: dict[str, Any] = {"role": "tool", "tool_call_id": made["id"], "content": wish.text}
-                if index.notes.get("names") and tool:
-                    line["name"] = tool
-                place = None if is_tail else after
-                additions.append(Addition(place, as_javascript_writes_it(line), made["id"], tool))
+        def write(call: Dangling) -> tuple[bytes, str, str]:
+            made = lines.entry(call.at)["tool_calls"][call.nth]
+            tool = str((made.get("function") or {}).get("name") or "")
+            line: dict[str, Any] = {"role": "tool", "tool_call_id": made["id"], "content": wish.text}
+            if index.notes.get("names") and tool:
+                line["name"] = tool
+            return as_javascript_writes_it(line), made["id"], tool
+
         orphans, notes = to_drop(found, wish)
-        return Plan(additions, {}, {orphan.at for orphan in orphans}, notes)
+        return Plan(insertions(found, write), {}, {orphan.at for orphan in orphans}, notes)
 
 
 def _is_of_another(block: Any) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.sessions.transcript import Dangling, Findings, is_synthesised_text
+from supervisor.core.sessions.transcript import Dangling, Findings
 from supervisor.transcripts.formats import (
     ABSENT,
     Format,
@@ -34,6 +34,7 @@ from supervisor.transcripts.formats import (
     begins_with,
     decode_blocks,
     iso,
+    says_synthesised,
     to_drop,
 )
 from supervisor.transcripts.index import (
@@ -140,10 +141,7 @@ class ClaudeCode(Format):
     def is_synthesised(self, entry: dict[str, Any]) -> bool:
         blocks = _content(entry)
         result = next((b for b in blocks if b.get("type") == "tool_result"), {})
-        content = result.get("content")
-        first = content[0] if isinstance(content, list) and content else content
-        text = first.get("text") if isinstance(first, dict) else first
-        return isinstance(text, str) and is_synthesised_text(text)
+        return says_synthesised(result.get("content"))
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
         drops: set[int] = set()

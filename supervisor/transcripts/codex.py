@@ -17,8 +17,19 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.sessions.transcript import Findings, is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, Addition, Format, Lines, Plan, ShapeError, Wish, iso, to_drop
+from supervisor.core.sessions.transcript import Findings
+from supervisor.transcripts.formats import (
+    ABSENT,
+    Addition,
+    Format,
+    Lines,
+    Plan,
+    ShapeError,
+    Wish,
+    iso,
+    says_synthesised,
+    to_drop,
+)
 from supervisor.transcripts.index import CALL, ENTRY, FORGET, RESULT, SAID, UNANSWERABLE, Index
 from supervisor.transcripts.lines import as_javascript_writes_it
 
@@ -90,14 +101,8 @@ class Codex(Format):
         elif kind == "message":
             index.mark(at, SAID)
 
-    def labels(self, index: Index) -> None:
-        return None
-
     def is_synthesised(self, entry: dict[str, Any]) -> bool:
-        output = (entry.get("payload") or {}).get("output")
-        first = output[0] if isinstance(output, list) and output else output
-        text = first.get("text") if isinstance(first, dict) else first
-        return isinstance(text, str) and is_synthesised_text(text)
+        return says_synthesised((entry.get("payload") or {}).get("output"))
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
         ordinal = index.notes.get("ordinal")

@@ -59,9 +59,6 @@ class CopilotCli(Format):
         elif entry.type == "user.message":
             index.mark(at, SAID)
 
-    def labels(self, index: Index) -> None:
-        return None
-
     def is_synthesised(self, entry: dict[str, Any]) -> bool:
         error = (entry.get("data") or {}).get("error")
         return isinstance(error, dict) and is_synthesised_text(str(error.get("message", "")))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from supervisor.core.sessions.transcript import Dangling, Findings, Orphaned
+from supervisor.core.sessions.transcript import Dangling, Findings, Orphaned, is_synthesised_text
 from supervisor.transcripts.index import Index
 from supervisor.transcripts.lines import as_javascript_reads_it
 
@@ -104,9 +104,12 @@ class Format(Protocol):
     def read(self, entry: Any, index: Index) -> None: ...
     def labels(self, index: Index) -> Sequence[int] | None:
         """Return the label of each line's conversation, 0 for none; None if all lines are one conversation."""
-        ...
+        return None
 
-    def is_synthesised(self, entry: dict[str, Any]) -> bool: ...
+    def is_synthesised(self, entry: dict[str, Any]) -> bool:
+        """Whether the result in a line is one that recovery or a repair wrote."""
+        return False
+
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan: ...
 
 
@@ -153,6 +156,23 @@ def by_place(dangling: Iterable[Dangling]) -> list[tuple[tuple[int, bool], list[
     for call in dangling:
         groups.setdefault((call.after, call.is_tail), []).append(call)
     return sorted(groups.items())
+
+
+def insertions(found: dict[int, Findings], write: Callable[[Dangling], tuple[bytes, str, str]]) -> list[Addition]:
+    """Return a line for each dangling call, after the results of its siblings, or at the end of the file. `write`:
+    returns the line, the call's id, and its tool."""
+    return [
+        Addition(None if is_tail else after, *write(call))
+        for (after, is_tail), calls in by_place(call for findings in found.values() for call in findings.dangling)
+        for call in calls
+    ]
+
+
+def says_synthesised(content: Any) -> bool:
+    """Whether the content of a result, a text or blocks, begins as one that recovery or a repair wrote."""
+    first = content[0] if isinstance(content, list) and content else content
+    text = first.get("text") if isinstance(first, dict) else first
+    return isinstance(text, str) and is_synthesised_text(text)
 
 
 def to_drop(found: dict[int, Findings], wish: Wish) -> tuple[list[Orphaned], list[str]]:

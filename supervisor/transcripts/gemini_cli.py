@@ -75,9 +75,6 @@ class GeminiCli(Format):
             labels[at] = 1
         return labels
 
-    def is_synthesised(self, entry: dict[str, Any]) -> bool:
-        return False
-
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
         additions: list[Addition] = []
         records: dict[int, dict[str, Any]] = {}

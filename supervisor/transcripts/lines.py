@@ -26,6 +26,7 @@ import msgspec
 
 BLOCK_BYTES: Final = 1 << 16
 BOM: Final = b"\xef\xbb\xbf"
+NOT_JSON: Final = object()
 _NUL: Final = b"\0"
 
 
@@ -113,6 +114,15 @@ def as_javascript_reads_it(line: memoryview) -> bytes | None:
     except ValueError:
         return None
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def json_value(line: memoryview) -> Any:
+    """Return the value that JSON.parse reads from a line; NOT_JSON if there is none."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        clean = as_javascript_reads_it(line)
+        return NOT_JSON if clean is None else msgspec.json.decode(clean)
 
 
 def as_javascript_writes_it(value: Any) -> bytes:

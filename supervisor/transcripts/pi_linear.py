@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.sessions.transcript import Findings
+from supervisor.core.sessions.transcript import Dangling, Findings
 from supervisor.transcripts import pi_messages
-from supervisor.transcripts.formats import Addition, Format, Lines, Plan, Wish, by_place, iso, to_drop
+from supervisor.transcripts.formats import Addition, Format, Lines, Plan, Wish, insertions, iso, to_drop
 from supervisor.transcripts.index import ENTRY, POINTER, Index
 from supervisor.transcripts.lines import as_javascript_writes_it, with_value
 
@@ -34,24 +34,17 @@ class PiLinear(Format):
         kind = ENTRY | POINTER if entry.firstKeptEntryIndex >= 0 else ENTRY
         pi_messages.mark_entry(entry, index.line(kind), index)
 
-    def labels(self, index: Index) -> bytearray | None:
-        return None
-
     def is_synthesised(self, entry: dict[str, Any]) -> bool:
         return pi_messages.is_synthesised(entry)
 
     def plan(self, index: Index, found: dict[int, Findings], lines: Lines, wish: Wish) -> Plan:
-        additions = []
-        for (after, is_tail), calls in by_place(call for findings in found.values() for call in findings.dangling):
-            for call in calls:
-                call_id, tool = pi_messages.call_of(lines.entry(call.at), call.nth)
-                line = {
-                    "type": "message",
-                    "timestamp": iso(wish.now),
-                    "message": pi_messages.result_message(call_id, tool, wish),
-                }
-                place = None if is_tail else after
-                additions.append(Addition(place, as_javascript_writes_it(line), call_id, tool))
+        def write(call: Dangling) -> tuple[bytes, str, str]:
+            call_id, tool = pi_messages.call_of(lines.entry(call.at), call.nth)
+            message = pi_messages.result_message(call_id, tool, wish)
+            line = {"type": "message", "timestamp": iso(wish.now), "message": message}
+            return as_javascript_writes_it(line), call_id, tool
+
+        additions = insertions(found, write)
         orphans, notes = to_drop(found, wish)
         drops = {orphaned.at for orphaned in orphans}
         return Plan(additions, self._moved(index, lines, additions, drops), drops, notes)

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from supervisor.core.sessions.transcript import is_synthesised_text
-from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins_with, decode_blocks, iso
+from supervisor.transcripts.formats import ABSENT, ShapeError, Wish, begins_with, decode_blocks, iso, says_synthesised
 from supervisor.transcripts.index import CALL, FRAME, RESULT, SAID, SKIPPED, UNANSWERABLE, Index
 from supervisor.transcripts.lines import TooDeepError
 
@@ -153,7 +152,4 @@ def is_synthesised(entry: dict[str, Any]) -> bool:
     details = message.get("details")
     if isinstance(details, dict) and details.get("synthetic") is True:
         return True
-    content = message.get("content")
-    first = content[0] if isinstance(content, list) and content else content
-    text = first.get("text") if isinstance(first, dict) else first
-    return isinstance(text, str) and is_synthesised_text(text)
+    return says_synthesised(message.get("content"))

@@ -233,11 +233,8 @@ def _is_done(session: Session, options: Options) -> bool:
 
 def _tell(report: Report, session: Session) -> None:
     report.format = session.format.name
-    report.calls = session.calls
-    report.dangling = session.dangling
-    report.orphaned = session.orphaned
-    report.unanswerable = session.unanswerable
-    report.held = session.held
+    for name in ("calls", "dangling", "orphaned", "unanswerable", "held"):
+        setattr(report, name, getattr(session, name))
     report.torn = len(session.torn)
     report.orphans = [
         Orphan(orphaned.at + 1, orphaned.why) for findings in session.found.values() for orphaned in findings.orphaned

@@ -37,10 +37,11 @@ from supervisor.transcripts.gemini_cli import GeminiCli
 from supervisor.transcripts.index import RESULT, Index
 from supervisor.transcripts.lines import (
     BOM,
+    NOT_JSON,
     TooDeepError,
-    as_javascript_reads_it,
     is_utf8,
     javascript_value,
+    json_value,
     read_lines,
 )
 from supervisor.transcripts.pi_linear import PiLinear
@@ -344,7 +345,7 @@ def _begin(path: Path, real: Path, size: int, stamp: Stamp, lines: Iterator[tupl
         index.starts.append(start)
         text = line[len(BOM) :] if not start and bytes(line[: len(BOM)]) == BOM else line
         first = _first(path, text, len(index.starts))
-        if first is None:
+        if first is None or first is NOT_JSON:
             left_out.append((bytes(line[:64]), is_utf8(line)))
             continue
         session = Session(path, real, stamp, _format_of(path, first), index, size)
@@ -378,23 +379,14 @@ def _too_deep(path: Path, number: int) -> RefusedError:
 
 def _index_otherwise(line: memoryview, text_format: Format, index: Index) -> bool:
     """Add a line that the format's decoder refused; return False if the line is not JSON."""
-    try:
-        value = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        clean = as_javascript_reads_it(line)
-        if clean is None:
-            return False
-        value = msgspec.json.decode(clean)
-    read_value(text_format, value, index)
-    return True
+    if (value := json_value(line)) is not NOT_JSON:
+        read_value(text_format, value, index)
+    return value is not NOT_JSON
 
 
 def _first(path: Path, line: memoryview, number: int) -> Any:
     try:
-        return msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        clean = as_javascript_reads_it(line)
-        return None if clean is None else msgspec.json.decode(clean)
+        return json_value(line)
     except RecursionError:
         raise _too_deep(path, number) from None
 

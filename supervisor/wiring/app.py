@@ -322,6 +322,7 @@ async def _host(
                     runner.attempts.suspend_all("the supervisor failed")  # so no run fails
                     runner.bodies.forsake_threads()
                     raise
+            runner.attempts.serve_in(None)
             writer.cancel_scope.cancel()
 
 
@@ -350,7 +351,7 @@ async def _stop(runner: Runner) -> None:
         runner.attempts.is_draining = runner.attempts.is_closed = True
         try:
             with anyio.move_on_after(SHUTDOWN_TIMEOUT_SECONDS):
-                await runner.attempts.wait_until(lambda: not runner.is_executing)
+                await runner.attempts.wait_until(lambda: not runner.calls_under_way)
         finally:  # a second, native cancellation ends the wait
             runner.attempts.suspend_all("the supervisor was stopped")
         with anyio.move_on_after(UNWIND_TIMEOUT_SECONDS):

@@ -18,11 +18,13 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime, time
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from supervisor.client.addresses import is_loopback
 from supervisor.core.approvals.people import PREFIX, ApproverRule, Person, Quiet, Role, TokenHash, UrgencyRule
@@ -46,7 +48,7 @@ from supervisor.system.access import read_text
 from supervisor.system.loading import holds_command
 from supervisor.system.logs import LogForm
 from supervisor.system.settling import note_ours
-from supervisor.wiring.starts import SchedulePart, TriggerPart, schedule_problems, trigger_problems
+from supervisor.wiring.starts import SchedulePart, TriggerPart, trigger_problems, why_not_made
 
 _HASH: Final = re.compile(PREFIX + "[0-9a-f]{64}")
 _CHANNEL: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -86,7 +88,7 @@ class BudgetPart(_Part, frozen=True, kw_only=True):
 
     def made(self) -> Budget:
         """Return the budget. Raises InvalidInput."""
-        return Budget(**{name: getattr(self, name) for name in self.__struct_fields__})
+        return Budget(**asdict(self))
 
 
 class AgentPart(_Part, frozen=True, kw_only=True):
@@ -185,7 +187,7 @@ class RoutePart(_Part, frozen=True, kw_only=True):
 
     def made(self) -> Route:
         """Return the route. Raises InvalidInput."""
-        return Route(agent=self.agent, tool=self.tool, ask=self.ask, notify=self.notify)
+        return Route(**asdict(self))
 
 
 class StepPart(_Part, frozen=True, kw_only=True):
@@ -198,7 +200,7 @@ class StepPart(_Part, frozen=True, kw_only=True):
 
     def made(self) -> EscalationStep:
         """Return the step. Raises InvalidInput."""
-        return EscalationStep(after=self.after, whom=self.whom, by=self.by, repeat=self.repeat)
+        return EscalationStep(**asdict(self))
 
 
 class Configuration(_Part, frozen=True, kw_only=True):
@@ -276,32 +278,25 @@ class Configuration(_Part, frozen=True, kw_only=True):
         ]
 
     def urgencies(self) -> list[UrgencyRule]:
-        found = [UrgencyRule(urgency=part.urgency, rule=make_rule(part)) for part in self.rules if part.urgency]
-        for name, agent in self.agents.items():
-            if agent.urgency:
-                found.append(UrgencyRule(urgency=agent.urgency, agent=name))
-            found += [
-                UrgencyRule(urgency=part.urgency, agent=name, rule=make_rule(part))
-                for part in agent.rules
-                if part.urgency
-            ]
-        return found
+        return [UrgencyRule(urgency=part.urgency, **of) for part, of in self._asking() if part.urgency]
 
     def standing_limits(self) -> tuple[Limit, ...]:
         """Return the limits. Raises InvalidInput."""
         return tuple(Limit(name, part.at_once, part.per_minute) for name, part in self.limits.items())
 
     def reservations(self) -> list[ApproverRule]:
-        found = [_reservation(part, rule=make_rule(part)) for part in self.rules if part.approvers]
+        return [
+            ApproverRule(approvers=part.approvers, quorum=part.quorum, **of)
+            for part, of in self._asking()
+            if part.approvers
+        ]
+
+    def _asking(self) -> Iterator[tuple[RulePart | AgentPart, dict[str, Any]]]:
+        """Yield what says who is asked, and how soon (rules, agents and their rules), with what each is about."""
+        yield from ((part, {"rule": make_rule(part)}) for part in self.rules)
         for name, agent in self.agents.items():
-            if agent.approvers:
-                found.append(_reservation(agent, agent=name))
-            found += [_reservation(part, agent=name, rule=make_rule(part)) for part in agent.rules if part.approvers]
-        return found
-
-
-def _reservation(part: RulePart | AgentPart, **of: Any) -> ApproverRule:
-    return ApproverRule(approvers=part.approvers, quorum=part.quorum, **of)
+            yield agent, {"agent": name}
+            yield from ((part, {"agent": name, "rule": make_rule(part)}) for part in agent.rules)
 
 
 _NAMED: Final = {"agents": AgentPart, "people": PersonPart, "schedules": SchedulePart, "triggers": TriggerPart}
@@ -386,7 +381,7 @@ def _token(part: str | TokenPart) -> TokenHash:
 def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the problems that types do not show, as (key, problem)."""
     people = configuration.people
-    yield from _store_problems(configuration)
+    yield from why_not_made("store", lambda: configuration.store_file)
     yield from _server_problems(configuration.server, people)
     yield from _reminder_problems(configuration)
     if configuration.trace_contents and not configuration.traces:
@@ -394,11 +389,9 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     for name, table in configuration.channels.items():
         yield from _channel_problems(f"channels.{name}", name, table)
     for place, route in enumerate(configuration.routes):
-        try:
-            route.made()
-        except InvalidInput as error:
-            yield f"routes[{place}]", str(error)
-    yield from schedule_problems(configuration.schedules)
+        yield from why_not_made(f"routes[{place}]", route.made)
+    for name, schedule in configuration.schedules.items():
+        yield from why_not_made(f"schedules.{name}", partial(schedule.made, name))
     yield from trigger_problems(configuration.triggers)
     for name, person in people.items():
         yield from _person_problems(f"people.{name}", name, person)
@@ -413,23 +406,16 @@ def _problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
 
 def _bound_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     budgets = {f"agents.{name}.budget": agent.budget for name, agent in configuration.agents.items()}
-    try:
-        configuration.standing_limits()
-    except InvalidInput as error:
-        yield "limits", str(error)
+    yield from why_not_made("limits", configuration.standing_limits)
     for where, part in {"budget": configuration.budget, **budgets}.items():
-        try:
-            if part is not None and not part.made().limits:
-                yield where, "it has no limit: write usd, tokens, requests or calls"
-        except InvalidInput as error:
-            yield where, str(error)
+        if part is not None and (why := [*why_not_made(where, part.made)]):
+            yield from why
+        elif part is not None and not part.made().limits:
+            yield where, "it has no limit: write usd, tokens, requests or calls"
 
 
 def _rule_problems(where: str, rule: RulePart, people: Mapping[str, PersonPart]) -> Iterator[tuple[str, str]]:
-    try:
-        make_rule(rule)
-    except InvalidInput as error:
-        yield where, str(error)
+    yield from why_not_made(where, partial(make_rule, rule))
     for key in ("approvers", "urgency"):
         if getattr(rule, key) and rule.kind != "ask":
             yield f"{where}.{key}", f"only a rule of kind ask has it; this one is {rule.kind}"
@@ -461,20 +447,11 @@ def _channel_problems(where: str, name: str, table: Mapping[str, Any]) -> Iterat
             yield f"{where}.{key}", "write a text"
 
 
-def _store_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    try:
-        _ = configuration.store_file
-    except InvalidInput as error:
-        yield "store", str(error)
-
-
 def _reminder_problems(configuration: Configuration) -> Iterator[tuple[str, str]]:
     if not configuration.passivate_after >= 0:
         yield "passivate_after", f"write 0 or more seconds, not {configuration.passivate_after}"
-    try:
-        configuration.reminders()
-    except InvalidInput as error:
-        yield "escalation" if configuration.escalation else "remind_after, escalate_after, escalate_to", str(error)
+    key = "escalation" if configuration.escalation else "remind_after, escalate_after, escalate_to"
+    yield from why_not_made(key, configuration.reminders)
     yield from _unknown_people("escalate_to", configuration.escalate_to, configuration.people)
     for number, step in enumerate(configuration.escalation):
         yield from _unknown_people(f"escalation[{number}].whom", step.whom, configuration.people)
@@ -500,10 +477,7 @@ def _person_problems(where: str, name: str, person: PersonPart) -> Iterator[tupl
     if "scraper" in person.roles and (len(person.roles) > 1 or person.identities):
         yield f"{where}.roles", "a scraper reads the metrics alone: it has no other role, and no identity in a chat"
     if person.quiet is not None:
-        try:
-            person.quiet.made()
-        except InvalidInput as error:
-            yield f"{where}.quiet", str(error)
+        yield from why_not_made(f"{where}.quiet", person.quiet.made)
     for place, part in enumerate(person.tokens):
         token = _token(part)
         if not is_token_hash(token.hash):

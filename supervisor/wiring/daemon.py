@@ -36,7 +36,7 @@ from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.limits import ELSEWHERE, Limit
-from supervisor.core.schedules import NOT_ON_TEMPORAL, Schedule
+from supervisor.core.schedules import Schedule
 from supervisor.core.store_urls import TemporalStore
 from supervisor.runtime.local import LocalSupervisor
 from supervisor.seam.channel import Channel
@@ -341,7 +341,7 @@ def _check_for_temporal(configuration: Configuration) -> None:
     if configuration.traces:
         raise InvalidInput("traces: on Temporal workers run the calls; trace them with Temporal's own interceptor")
     if configuration.schedules:
-        raise InvalidInput(f"[schedules]: {NOT_ON_TEMPORAL}")
+        raise InvalidInput("[schedules]: on Temporal schedules are in the namespace: supervisor schedules add")
     if any(not rule.approvers for rule in configuration.rules):
         raise InvalidInput("[[rules]]: on Temporal rules are in the namespace: supervisor rules allow, ask, deny")
 

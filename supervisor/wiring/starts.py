@@ -8,10 +8,11 @@ Rules
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from supervisor.channels.settings import ChannelSettings, ChannelSetup
 from supervisor.core.approvals.channel_kinds import KINDS, Secret
@@ -39,7 +40,7 @@ class SchedulePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return the schedule. Raises InvalidInput, naming the field."""
         from supervisor.system.cron import check_cron  # few configurations need it
 
-        made = checked_schedule(Schedule(name, **{each: getattr(self, each) for each in self.__struct_fields__}))
+        made = checked_schedule(Schedule(name, **asdict(self)))
         check_cron(made.cron, made.timezone)
         return made
 
@@ -73,17 +74,16 @@ def _secret_of(name: str, part: TriggerPart, folder: str) -> tuple[ChannelSettin
     return kept, secret, ChannelSetup(name=f"trigger-{name}", people=People([]), folder=folder)
 
 
-def schedule_problems(schedules: Mapping[str, SchedulePart]) -> Iterator[tuple[str, str]]:
-    """Yield what the file alone shows of schedules, as (key, problem)."""
-    for name, part in schedules.items():
-        try:
-            part.made(name)
-        except InvalidInput as error:
-            yield f"schedules.{name}", str(error)
+def why_not_made(key: str, make: Callable[[], object]) -> Iterator[tuple[str, str]]:
+    """Yield the problem of a part of the file of which nothing can be made, as (key, problem)."""
+    try:
+        make()
+    except InvalidInput as error:
+        yield key, str(error)
 
 
 def trigger_problems(triggers: Mapping[str, TriggerPart]) -> Iterator[tuple[str, str]]:
-    """The same of triggers. Their names are part of paths, of variables and of session ids."""
+    """Yield what the file alone shows of triggers. Their names are part of paths, of variables and of session ids."""
     for name in triggers:
         if not re.fullmatch(NAME, name):
             yield f"triggers.{name}", "a trigger's name has up to 32 lower-case letters, digits and '-'"

@@ -87,6 +87,17 @@ async def test_the_cost_of_a_turn_counts_once_and_a_budget_is_asked_before_the_n
         assert (spent.usd, spent.requests) == (0.75, 2)
 
 
+async def test_a_cost_that_is_less_than_before_is_that_of_another_session(home):
+    """All of it counts: an agent that begins anew counts from nothing. A sum that was rounded otherwise is the same."""
+    agent = home.agent(*([costs(usd), say("said")] for usd in (0.75, 0.74999, 0.25)))
+    async with opened() as supervisor:
+        await (await supervisor.start(agent, "go", session="talk")).result()
+        for _ in range(2):
+            await supervisor.send("talk", "on")
+            await (await supervisor.get_run("talk")).result()
+        assert (await supervisor.get_session("talk")).usage.usd == 1.0
+
+
 async def test_a_budget_is_checked_before_each_permission_of_a_turn(home):
     """What the agent asks is journaled when the budget lets it."""
     agent = home.agent([ask("c1", "rm a"), ask("c2", "rm b"), say("done")])

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from acp_scenes import HANGS, allow, ask, asked, events, new_home, opened, real_backend, say
 
-from supervisor import MemoryStore, SqliteStore
+from supervisor import Budget, MemoryStore, SqliteStore
 from supervisor.agents.acp import acp_agent
 from supervisor.core import events as e
 from supervisor.core.marker import CALL_MARKER
@@ -33,6 +33,12 @@ async def _cause(agent):
 def test_a_name_or_a_command_that_cannot_be_one_is_refused_at_once(name, command):
     with pytest.raises(ValueError, match=name):
         acp_agent(name, command)
+
+
+def test_it_has_the_options_of_every_agent():
+    """A budget among them (B2)."""
+    coder = acp_agent("coder", ["x"], budget=Budget(usd=5), max_timeout=60.0, restart="transient")
+    assert (coder.budget, coder.max_timeout, coder.restart) == (Budget(usd=5), 60.0, "transient")
 
 
 async def test_a_program_that_does_not_exist_is_named():

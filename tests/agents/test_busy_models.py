@@ -16,6 +16,7 @@ from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from supervisor import Limit
@@ -67,6 +68,9 @@ class BusyOpenAI(OpenAIModel):
 
 AGENTS = {
     "pydantic": pydantic_agent("busy_pydantic", Agent(FunctionModel(_say)), limit="model"),
+    "pydantic, two models": pydantic_agent(
+        "busy_models", Agent(FallbackModel(FunctionModel(_say), FunctionModel(_say))), limit="model"
+    ),
     "openai": openai_agent("busy_openai", OpenAIAgent("A", model=BusyOpenAI()), limit="model"),
 }
 
@@ -142,6 +146,11 @@ BUSY = {
     "money that is spent": (refused(429, {}, {"code": "insufficient_quota"}), None),
     "another status": (refused(500, {"retry-after": "7"}), None),
     "no status": (ValueError("429"), None),
+    "all models that were tried": (
+        ExceptionGroup("", [refused(429, {"retry-after": "7"}), refused(503, {"retry-after": "3"})]),
+        3.0,
+    ),
+    "one of them fails otherwise": (ExceptionGroup("", [refused(429, {"retry-after": "7"}), ValueError()]), None),
 }
 
 

@@ -19,6 +19,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from watching import next_of
@@ -106,6 +107,31 @@ async def answer_all(supervisor, run, answers):
 
 
 # -- interrupts
+
+
+async def test_an_entrypoint_gives_what_its_function_returns():
+    """LangGraph's functional API: a task that has ended does not run again. A turn knows what the one before saved."""
+
+    @task
+    async def work(text):
+        effects.append(text)
+        return f"{text}!"
+
+    @entrypoint(checkpointer=InMemorySaver())
+    async def flow(text, *, previous=0):
+        said = {"end": await work(text), "answer": interrupt("go on?")}
+        return entrypoint.final(value=said | {"turns": previous or 0}, save=(previous or 0) + 1)
+
+    spec = langgraph_agent("flow", flow, input=lambda text: text)
+    async with opened() as supervisor:
+        run = await supervisor.start(spec, "one", session="s")
+        for turn, text in enumerate(("one", "two")):
+            if turn:
+                await supervisor.send("s", text)
+                run = await supervisor.get_run("s")
+            await answer_all(supervisor, run, {"go on?": "yes"})
+            assert await run.result() == {"end": f"{text}!", "answer": "yes", "turns": turn}
+    assert effects == ["one", "two"]
 
 
 QUESTIONS = {

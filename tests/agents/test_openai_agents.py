@@ -146,22 +146,23 @@ async def test_a_tool_decides_itself_whether_it_needs_an_approval():
         assert [arguments for *_, arguments in await approve_all(supervisor, run)] == [{"amount": 50}]
 
 
-async def test_a_guardrail_is_a_step():
-    """It may ask a model: a replay has its answer, and does not ask again."""
+@pytest.mark.parametrize("of", ["the agent", "the run"])
+async def test_a_guardrail_is_a_step(of):
+    """It may ask a model, by an agent of its own: a replay has its answer, and does not ask again."""
+    judge = Agent("Judge", model=model_of("harmless"))
 
     async def guard(context, agent, given):
-        effects.append("guarded")
+        effects.append((await Runner.run(judge, "is it?", run_config=QUIET)).final_output)
         return GuardrailFunctionOutput(output_info={"n": len(effects)}, tripwire_triggered=False)
 
-    guarded = Agent(
-        "Guarded",
-        tools=[refund],
-        input_guardrails=[InputGuardrail(guard)],
-        model=model_of([("refund", {"amount": 5})], "paid"),
-    )
-    store = MemoryStore()
+    guards = [InputGuardrail(guard)]
+    agent = Agent("Guarded", tools=[refund], model=model_of([("refund", {"amount": 5})], "paid"))
+    if of == "the agent":
+        agent.input_guardrails = guards
+    config = RunConfig(tracing_disabled=True, input_guardrails=guards if of == "the run" else None)
+    guarded, store = openai_agent("helper", agent, run_config=config), MemoryStore()
     async with opened(store) as supervisor:
-        run = await supervisor.start(helper_of(guarded), "go", session="s")
+        run = await supervisor.start(guarded, "go", session="s")
         await next_of(run.watch_approvals())
         await anyio.sleep(1)
         left = fork(store)
@@ -169,7 +170,7 @@ async def test_a_guardrail_is_a_step():
         run = await supervisor.resume("s")
         await approve_all(supervisor, run)
         assert await run.result() == "paid"
-    assert effects == ["guarded", 5]
+    assert effects == ["harmless", 5]
 
 
 class Bill(BaseModel):
@@ -180,6 +181,21 @@ async def test_the_final_output_is_json():
     async with opened() as supervisor:
         agent = Agent("Biller", output_type=Bill, model=model_of('{"amount": 3}'))
         assert await (await supervisor.start(helper_of(agent), "bill")).result() == {"amount": 3}
+
+
+async def test_an_output_of_a_tool_that_ends_the_run_has_no_words_for_a_model():
+    """Those above the result of a call that a person has edited."""
+    agent = Agent(
+        "Payer",
+        tools=[refund],
+        tool_use_behavior="stop_on_first_tool",
+        model=model_of([("refund", {"amount": 5})]),
+    )
+    async with opened() as supervisor:
+        run = await supervisor.start(helper_of(agent), "pay")
+        asked = await next_of(run.watch_approvals())
+        await supervisor.decide(asked.id, Approve(by="ana", arguments={"amount": 3}))
+        assert await run.result() == "refunded 3"
 
 
 async def test_the_context_is_made_in_each_attempt():

@@ -10,8 +10,11 @@ from test_cards import NOW, make_approval
 from supervisor.channels.terminal.desk import Decide, Desk, OpenEditor, ShowWhole
 from supervisor.channels.terminal.keys import KeyDecoder
 from supervisor.channels.terminal.line import Line
-from supervisor.channels.terminal.screen import draw_region
+from supervisor.channels.terminal.screen import draw_card, draw_region
 from supervisor.channels.terminal.talk import Talk
+from supervisor.channels.wording.cards import make_card
+from supervisor.cli import answers
+from supervisor.cli.asked import print_approvals, print_rows
 from supervisor.core.values import Approve, Deny, Option
 
 
@@ -59,6 +62,50 @@ def test_the_keys_are_on_every_screen_and_the_card_comes_before_the_list(size, k
     assert ("Esc" if key in ("d", "t") else "stop for now") in text
     assert ("view whole" in text) <= ("more lines: " in text)
     assert not ("more lines: " in text and any(line.startswith("   ") for line in lines))
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("name", ["n" * 90, " " * 82, "\u5b57" * 60, "x"])
+def test_no_name_and_no_other_choice_hides_what_is_decided(width, name):
+    """A2: an argument may have any name, and a long word is folded, not cut: each end is what tells two apart."""
+    for asked, ends in (
+        (make_approval(arguments={name: "\u03a9\u03a8", "other": 1}), "\u03a9\u03a8"),
+        (
+            make_approval(kind="question", question=name, choices=(f"{'x' * 90}\u03a9", f"{'x' * 90}\u03a8")),
+            "\u03a9\u03a8",
+        ),
+    ):
+        console = Console(width=width, file=(written := io.StringIO()))
+        console.print(draw_card(make_card(asked, NOW), width))
+        assert all(end in written.getvalue() for end in ends)
+
+
+def test_no_line_of_a_long_name_imitates_a_line_of_ours():
+    """Each but its first has a gutter, also next to the second line of its value."""
+    for blanks in range(1, 40):
+        asked = make_approval(arguments={f"{'n' * 20}{' ' * blanks}where": f"{'x' * 150} /tmp"}, command=None)
+        console = Console(width=80, file=(written := io.StringIO()))
+        console.print(draw_card(make_card(asked, NOW)))
+        lines = [
+            line.strip("\u2502 ").split() for line in written.getvalue().split("\n") if line.startswith("\u2502 w")
+        ]
+        assert lines == [["where", "/srv"]]
+
+
+def test_a_list_folds_below_what_it_folds(monkeypatch):
+    """No command begins a line of a list as an id or a label of ours does, and each word of it is there."""
+    console = Console(width=60, highlight=False, markup=False, emoji=False, file=(written := io.StringIO()))
+    monkeypatch.setattr(answers, "open_console", lambda: console)
+    words = f"echo {'y' * 40} cew5br7p  since 22:32 {'z' * 30}  for      root {'w' * 100}"
+    asked = [make_approval(arguments={"command": words, "n" * 90: words}), make_approval(id="b" * 42, path=("a" * 80,))]
+    print_approvals(asked)
+    print_rows(asked)
+    lines = written.getvalue().splitlines()
+    ours = ("qrstuvwx  since", "bbbbbbbb  since", "janitor [", "a" * 60, "a" * 20 + " [")
+    assert [line for line in lines if line and not line.startswith("  ") and not line.startswith(ours)] == []
+    assert sum(line.split()[0] == "for" for line in lines if line) == len(asked)
+    whole = "".join("".join(lines).split())
+    assert whole.count("".join(words.split())) >= 2
 
 
 def test_a_denial_takes_a_reason_or_none():

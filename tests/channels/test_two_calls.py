@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import assume, example, given, strategies as st
 from test_cards import make_approval
 from test_default_arguments import on_page, on_terminal
 
@@ -63,7 +63,9 @@ PIECES = (
     *("\t", "\\t", "\u202e", "⟨U+202E⟩", "⟨", "⟩", " " * 41, "⟨41 spaces⟩", "\u05d0", "\u043e"),
 )
 TEXTS = st.one_of(st.sampled_from(PIECES), st.lists(st.sampled_from(PIECES), max_size=4).map("".join))
-NAMES = st.one_of(st.sampled_from((*OURS, "command", "cwd", "old", "new", "old_string", "new_string")), TEXTS)
+WIDE = (" " * 82, "n" * 90, "\u5b57" * 60, "a " * 60)
+"""Names that are wider than a screen, or blank on it."""
+NAMES = st.one_of(st.sampled_from((*OURS, "command", "cwd", "old", "new", "old_string", "new_string", *WIDE)), TEXTS)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([1.0, 0.5]) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
@@ -119,6 +121,8 @@ def test_two_calls_that_differ_have_two_cards(surface, one, other):
 
 @pytest.mark.parametrize("surface", SURFACES)
 @given(name=NAMES, value=st.text("xyz", min_size=8, max_size=8))
+@example(name=WIDE[0], value="x" * 8)
+@example(name=WIDE[1], value="x" * 8)
 def test_each_value_is_on_the_card_whatever_its_name(surface, name, value):
     """An argument named as one of our lines takes no place from it, and does not lose its own."""
     assume(name != "cwd")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.core.ids import short_ids
+
 AGENTS = Path(__file__).with_name("command_agents.py")
 
 APPROVAL_FIELDS = {
@@ -75,7 +77,7 @@ def test_an_id_that_is_nearly_right_is_offered(supervisor):
     slip = supervisor("approve", approval[:-1] + "!")
     assert (slip.code, approval in slip.err) == (5, True)
     assert approval in supervisor("approve", approval[:8]).err
-    assert approval in supervisor("approve", "asking").err
+    assert f"  {short_ids([approval])[approval]} " in supervisor("approve", "asking").err
     assert "asking" in supervisor("show", "askin").err
 
 

@@ -182,6 +182,18 @@ def test_a_decision_from_below_an_owner_of_the_store_is_refused(supervisor, tric
     assert [found["status"] for found in supervisor("approvals", "--json").json] == ["pending"]
 
 
+def test_the_id_of_a_session_leads_to_a_few_of_its_approvals(supervisor):
+    """One that waits comes first, and each is a line with an id that can be given."""
+    *decided, waiting = supervisor.ask(*(f"note {number}" for number in range(12)))
+    supervisor("deny", *decided)
+    session = supervisor("approvals", "--json").json[0]["root_session"]
+    refused = supervisor("approve", session)
+    first, *lines = refused.err.strip().splitlines()
+    assert (refused.code, first) == (5, f"supervisor: {session} is a session, not an approval; it asked:")
+    assert lines[0].split()[0] in waiting
+    assert (len(lines), lines[-1]) == (11, "  and 2 more")
+
+
 def test_several_calls_are_decided_by_their_ids_each_by_itself(supervisor):
     """One that was decided before, or that does not exist, stops no other; the exit code says that not all count."""
     first, second, third = supervisor.ask("a", "b", "c")

@@ -17,7 +17,18 @@ import anyio
 from anyio.lowlevel import checkpoint
 from fuzz_records import process, record
 
-from supervisor import Context, QuestionUnanswered, RetryAfter, StepContext, StepFailed, ToolCall, Usage, agent, tool
+from supervisor import (
+    Budget,
+    Context,
+    QuestionUnanswered,
+    RetryAfter,
+    StepContext,
+    StepFailed,
+    ToolCall,
+    Usage,
+    agent,
+    tool,
+)
 
 PATIENCE = 20.0  # seconds: no program is silent for so long by itself
 
@@ -156,6 +167,29 @@ async def silent(ctx: Context, program: list[Any]) -> list[Any]:
     return []
 
 
+@agent(
+    inactivity_timeout=PATIENCE,
+    limit=limited("agents"),
+    budget=Budget(calls=2, requests=1),
+    tools=[*TOOLS.values(), helper],
+)
+async def thrifty(ctx: Context, program: list[Any]) -> list[Any]:
+    """Has a budget of its own, about which people are asked."""
+    return await _run(ctx, program)
+
+
+@agent(inactivity_timeout=PATIENCE, budget=Budget(calls=3, on_exhausted="end"), tools=[*TOOLS.values(), helper])
+async def ending(ctx: Context, program: list[Any]) -> list[Any]:
+    """Ends when its budget is used up."""
+    return await _run(ctx, program)
+
+
+@agent(inactivity_timeout=PATIENCE, limit=limited("agents"))
+async def ticker(ctx: Context, words: list[str]) -> list[str]:
+    """Begins by the clock."""
+    return [(await ctx.call(tool, x=f"m{ctx.session}{tool.name}")).kind for tool in (safe, risky)]
+
+
 @agent(inactivity_timeout=PATIENCE)
 async def talker(ctx: Context, text: str) -> list[str]:
     """A conversation: each message begins a turn, unless the turn before it has received it."""
@@ -163,7 +197,7 @@ async def talker(ctx: Context, text: str) -> list[str]:
     return [*kinds, await ctx.receive()] if text.endswith(("1", "2", "3")) else kinds
 
 
-AGENTS = {each.name: each for each in (worker, restarter, silent)}
+AGENTS = {each.name: each for each in (worker, restarter, silent, thrifty, ending)}
 
 
 async def _run(ctx: Context, program: list[Any]) -> list[Any]:

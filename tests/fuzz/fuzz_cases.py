@@ -19,6 +19,10 @@ KNOWN: dict[str, str] = {}
 """Problems that are known and not mended yet, by their first word: counted, and no failure. Empty, if all is well."""
 
 
+PLAIN = {"others": [], "disk": [], "person": None, "passivate_after": 60.0, "clock": None, "full": None}
+"""A life in which nothing special happens."""
+
+
 class Found:
     """The problems of one case."""
 
@@ -45,6 +49,8 @@ def run_case(case: dict[str, Any], *, keep: bool = True) -> Found:
     for number, life in enumerate(lives):
         ended = fuzz_lives.live(whole, number, str(folder))
         codes |= ended
+        if life.get("full"):  # what it has begun is lost as if it had been killed
+            codes[next(iter(ended))] = -9
         if not fuzz_stores.exists(str(folder)):
             continue
         story = Story(str(folder), case, codes)
@@ -133,11 +139,14 @@ def _smaller(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if program:
             yield {**case, "program": program}
     for number, life in enumerate(case["lives"]):
-        for change in ({"others": []}, {"disk": []}, {"person": None}, {"passivate_after": 60.0}):
-            if life | change != life:
+        for key, value in PLAIN.items():
+            if life.get(key) != value:
                 lives = copy.deepcopy(case["lives"])
-                lives[number] |= change
+                lives[number][key] = value
                 yield {**case, "lives": lives}
+    for key in ("budget", "schedule", "allows", "limits", "per_minute"):
+        if case.get(key):
+            yield {name: value for name, value in case.items() if name != key}
 
 
 def _smaller_programs(ops: list[Any]) -> Iterator[list[Any]]:

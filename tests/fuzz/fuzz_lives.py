@@ -23,9 +23,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,7 @@ import trio
 from fuzz_agents import record
 from fuzz_programs import answer_to, changes_first
 from msgspec.structs import replace
+from watching import until_death
 
 from supervisor import (
     Budget,
@@ -44,15 +45,20 @@ from supervisor import (
     JournalEntry,
     Limit,
     NotFound,
+    Schedule,
     SqliteStore,
     StoreRefused,
+    SupervisorError,
     TreeOwned,
     Usage,
     allow,
     open_supervisor,
 )
-from supervisor.core.ids import RULES
-from supervisor.events import RuleUsed, UsageSpent
+from supervisor.core import limits
+from supervisor.core.ids import RULES, SCHEDULES
+from supervisor.events import RuleUsed, ScheduleHandled, UsageSpent
+from supervisor.runtime import scheduling
+from supervisor.testing import replaced, wall_clock
 
 ROOT, TALK = "root", "talk"
 LONGEST = 0.5  # seconds of a life whose end does not come by itself
@@ -70,6 +76,10 @@ def fork(folder: str, name: str, main: Callable[[], int | None]) -> int:
         return pid
     code = FELL
     try:
+        until_death(replaced(limits, "MINUTE_SECONDS", 0.1))
+        until_death(replaced(scheduling, "LOOK_SECONDS", 0.02))
+        until_death(replaced(scheduling, "STAND_BACK_SECONDS", 0.2))
+        until_death(replaced(scheduling, "SETTLING_SECONDS", 0.1))
         os.environ |= {"FUZZ_FOLDER": folder, "FUZZ_LIFE": name}
         log = os.open(f"{folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.dup2(log, 1)
@@ -90,7 +100,8 @@ def live(case: dict[str, Any], number: int, folder: str) -> dict[int, int]:
     pids = [fork(folder, str(number), partial(_live, case, number, folder))]
     for place, other in enumerate(life["others"]):
         chance = random.Random(f"{case['seed']} {number} {place}")
-        pids.append(fork(folder, f"{number}.{place}", partial(_be_other, folder, backend, other, chance)))
+        other_one = partial(_be_other, case, life, folder, backend, other, chance)
+        pids.append(fork(folder, f"{number}.{place}", other_one))
     return {pid: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids}
 
 
@@ -100,44 +111,69 @@ def live(case: dict[str, Any], number: int, folder: str) -> dict[int, int]:
 def _live(case: dict[str, Any], number: int, folder: str) -> None:
     life = case["lives"][number]
     random.seed(f"{case['seed']} {number}")
+    set_clocks(life)
     if life["end"] == "sabotage":
         SABOTAGE[life["what"]]()
         return
-    with suppress(Left, asyncio.CancelledError, trio.Cancelled):
+    try:
         anyio.run(_main, case, life, folder, backend=case["backend"])
+    except* (Left, asyncio.CancelledError, trio.Cancelled):
+        pass
+
+
+def set_clocks(life: dict[str, Any], since: float = 0.0) -> None:
+    """Let the wall clock of this process be set forward and back. `since`: how long the life has gone on."""
+    wall = until_death(wall_clock())
+    for at, ahead in life.get("clock") or ():
+        if at <= since:
+            wall.ahead = ahead
+        else:
+            timer = threading.Timer(at - since, setattr, (wall, "ahead", ahead))
+            timer.daemon = True
+            timer.start()
 
 
 async def _main(case: dict[str, Any], life: dict[str, Any], folder: str) -> None:
     chance = random.Random(f"{case['seed']} {life}")
     store = fuzz_stores.let_die(fuzz_stores.make_store(folder), life, chance)
     fuzz_dumps.watch(lambda: (store.count, len(fuzz_agents.lines("effects"))), lambda: store.runner)
+    options = {"passivate_after": life["passivate_after"], "limits": limits_of(case)}
+    if life["end"] != "final":  # it ends what has begun
+        options |= schedules_of(case)
     with anyio.CancelScope() as scope:
-        async with (
-            open_supervisor(store, passivate_after=life["passivate_after"], limits=limits_of(case)) as supervisor,
-            _ending(life, scope),
-        ):
+        async with open_supervisor(store, **options) as supervisor, _ending(life, scope):
             store.runner = supervisor._runner
-            budget = Budget(**case["budget"]) if "budget" in case else None
             try:
-                agent = fuzz_agents.AGENTS[case["agent"]]
-                run = await begin(supervisor, agent, case["program"], session=ROOT, budget=budget)
-                if case.get("talks"):
-                    await begin(supervisor, fuzz_agents.talker, "m0", session=TALK)
-            except TreeOwned:  # another one has taken it up, and does as it likes with it
+                await _run(supervisor, case, life, chance)
+            except* SupervisorError:
+                if not life.get("full"):
+                    raise
+            if life.get("full"):
                 await anyio.sleep(LONGEST)
-                return
-            tell("started", ROOT)
-            await _allow(supervisor, case)
-            async with anyio.create_task_group() as tasks:
-                if life["person"] is not None or life["end"] in ("natural", "final"):
-                    tasks.start_soon(person, supervisor, chance, life["person"] or 0.0)
-                if life["end"] != "leave":
-                    await _until_end(run, life)
-                    if life["end"] == "final":
-                        await end_all(supervisor)
-                else:
-                    await anyio.sleep(life["at"])
-                tasks.cancel_scope.cancel()
+
+
+async def _run(supervisor: Any, case: dict[str, Any], life: dict[str, Any], chance: random.Random) -> None:
+    budget = Budget(**case["budget"]) if "budget" in case else None
+    try:
+        agent = fuzz_agents.AGENTS[case["agent"]]
+        run = await begin(supervisor, agent, case["program"], session=ROOT, budget=budget)
+        if case.get("talks"):
+            await begin(supervisor, fuzz_agents.talker, "m0", session=TALK)
+    except TreeOwned:  # another one has taken it up, and does as it likes with it
+        await anyio.sleep(LONGEST)
+        return
+    tell("started", ROOT)
+    await _allow(supervisor, case)
+    async with anyio.create_task_group() as tasks:
+        if life["person"] is not None or life["end"] in ("natural", "final"):
+            tasks.start_soon(person, supervisor, chance, life["person"] or 0.0)
+        if life["end"] != "leave":
+            await _until_end(run, life)
+            if life["end"] == "final":
+                await end_all(supervisor)
+        else:
+            await anyio.sleep(life["at"])
+        tasks.cancel_scope.cancel()
 
 
 async def _allow(supervisor: Any, case: dict[str, Any]) -> None:
@@ -145,8 +181,10 @@ async def _allow(supervisor: Any, case: dict[str, Any]) -> None:
     known = {rule.tool for rule in await supervisor.find_rules() if rule.approval is None}
     for name, uses in case.get("allows", {}).items():
         if name not in known:
-            tree = ROOT if case["allows_tree"] else None
-            await supervisor.add_rule(allow(name, session=tree, uses=uses), by="ana", pending=True)
+            tree, seconds = ROOT if case["allows_tree"] else None, case.get("allows_for")
+            until = None if seconds is None else supervisor._runner.clock.now() + timedelta(seconds=seconds)
+            with suppress(InvalidInput):  # the clock was set since
+                await supervisor.add_rule(allow(name, session=tree, uses=uses, until=until), by="ana", pending=True)
 
 
 async def begin(supervisor: Any, agent: Any, program: Any, **options: Any) -> Any:
@@ -162,7 +200,19 @@ async def begin(supervisor: Any, agent: Any, program: Any, **options: Any) -> An
 
 
 def limits_of(case: dict[str, Any]) -> list[Limit]:
-    return [Limit(name, at_once=1) for name in case.get("limits", ())]
+    at_once, per_minute = case.get("limits", ()), case.get("per_minute", ())
+    return [
+        Limit(name, at_once=1 if name in at_once else None, per_minute=1 if name in per_minute else None)
+        for name in sorted({*at_once, *per_minute})
+    ]
+
+
+def schedules_of(case: dict[str, Any], **words: Any) -> dict[str, Any]:
+    """Return the agent that begins each second, in cases in which one does. `words`: other ones of the schedule."""
+    if "schedule" not in case:
+        return {}
+    said = {"input": ["tick"], "cron": "* * * * * *", **case["schedule"], **words}
+    return {"agents": [fuzz_agents.ticker], "schedules": [Schedule("tick", "ticker", **said)]}
 
 
 async def end_all(supervisor: Any) -> None:
@@ -225,13 +275,13 @@ def _lose_the_outcome() -> None:
         connection.execute("UPDATE session SET finished = NULL")
 
 
-def _add(make: Callable[[Any], Any]) -> None:
-    """Write an event into the journal of the root that no life wrote."""
+def _add(make: Callable[[Any], Any], session: str = ROOT) -> None:
+    """Write an event into a journal, by default that of the root, that no life wrote."""
     store = SqliteStore(f"{os.environ['FUZZ_FOLDER']}/store.db")
     store.open()
     store.begin()
     last = store.rows(0)[-1].position
-    store.write([JournalEntry(last + 1, ROOT, make(store))])
+    store.write([JournalEntry(last + 1, session, make(store))])
     store.commit()
     store.close()
 
@@ -239,6 +289,16 @@ def _add(make: Callable[[Any], Any]) -> None:
 def _one_use_more(store: Any) -> RuleUsed:
     (rule,) = [row.event.rule.id for row in store.journal(RULES)]
     return RuleUsed(at=datetime.now(UTC), rule=str(rule), session=ROOT, operation="call:risky:0#9")
+
+
+def _begun(store: Any) -> ScheduleHandled:
+    now = datetime.now(UTC)
+    return ScheduleHandled(at=now, schedule="tick", instant=now, became="begun", session="another")
+
+
+def _late_use(store: Any) -> RuleUsed:
+    (rule,) = [row.event.rule for row in store.journal(RULES)]
+    return replace(_one_use_more(store), at=rule.until + timedelta(days=1))
 
 
 def _spent(model: str) -> UsageSpent:
@@ -252,6 +312,8 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "uses": lambda: _add(_one_use_more),
     "spent": lambda: _add(lambda _: _spent("fuzz")),
     "budget": lambda: _add(lambda _: _spent("another")),
+    "instant": lambda: _add(_begun, SCHEDULES),
+    "time": lambda: _add(_late_use),
 }
 
 
@@ -264,7 +326,10 @@ async def person(supervisor: Any, chance: random.Random, hesitates: float) -> No
     async with anyio.create_task_group() as tasks:
         while True:
             with suppress(StoreRefused):  # a server that is away: it asks again
-                for approval in await supervisor.find_approvals():
+                pending = await supervisor.find_approvals()
+                if chance.random() < 0.1:
+                    await _decide_all(supervisor, pending)
+                for approval in pending:
                     if approval.id not in seen:
                         seen.add(approval.id)
                         tasks.start_soon(_decide, supervisor, approval, chance.uniform(0.0, 2.0) * hesitates)
@@ -312,9 +377,17 @@ async def _decide(supervisor: Any, approval: Any, hesitates: float) -> None:
     tell("decided", approval.id, result.kind)
 
 
+async def _decide_all(supervisor: Any, approvals: Sequence[Any]) -> None:
+    """Decide calls together, and none that would be an edit which no person has seen the evidence of."""
+    some = [(each.id, answer) for each in approvals if changes_first(each) is None and (answer := answer_to(each))]
+    with suppress(StoreRefused):
+        for result in await supervisor.decide_all(some):
+            tell("decided", result.approval, result.kind)
+
+
 async def _send(supervisor: Any, session: str) -> None:
     text = f"m{time.time_ns()}p{os.getpid()}"
-    with suppress(InvalidInput):  # it has just ended, or is being cancelled
+    with suppress(InvalidInput, StoreRefused):  # it has just ended, or is being cancelled; or the disk is full
         receipt = await supervisor.send(session, text, by="ana")
         tell("sent", session, receipt.message, receipt.kind)
 
@@ -326,18 +399,24 @@ def tell(*words: str) -> None:
 # -- other processes ---------------------------------------------------------------------------------------------------
 
 
-def _be_other(folder: str, backend: str, other: dict[str, Any], chance: random.Random) -> None:
+def _be_other(
+    case: dict[str, Any], life: dict[str, Any], folder: str, backend: str, other: dict[str, Any], chance: random.Random
+) -> None:
     time.sleep(other["at"] + 0.03)
-    anyio.run(_other, folder, other["do"], chance, backend=backend)
+    set_clocks(life, other["at"] + 0.03)
+    anyio.run(_other, case, folder, other["do"], chance, backend=backend)
 
 
-async def _other(folder: str, do: str, chance: random.Random) -> None:
+async def _other(case: dict[str, Any], folder: str, do: str, chance: random.Random) -> None:
     store = fuzz_stores.make_store(folder, create=False)
     runner: list[Any] = [None]
     fuzz_dumps.watch(lambda: do, lambda: runner[0])
+    options: dict[str, Any] = {"limits": limits_of(case)}
+    if do == "schedule":
+        options |= schedules_of(case, **chance.choice([{}, {"cron": "*/2 * * * * *"}, {"input": ["tock"]}]))
     try:
         with anyio.CancelScope() as scope:
-            async with open_supervisor(store, passivate_after=0.01, adopt=do == "adopt") as supervisor:
+            async with open_supervisor(store, passivate_after=0.01, adopt=do == "adopt", **options) as supervisor:
                 runner[0] = supervisor._runner
                 if not (views := await supervisor.find_sessions()):
                     return
@@ -347,7 +426,9 @@ async def _other(folder: str, do: str, chance: random.Random) -> None:
         pass
 
 
-async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random) -> None:
+async def _do(  # noqa: C901 # one case per kind
+    supervisor: Any, do: str, views: list[Any], chance: random.Random
+) -> None:
     match do:
         case "decide":
             pending = await supervisor.find_approvals()
@@ -355,6 +436,17 @@ async def _do(supervisor: Any, do: str, views: list[Any], chance: random.Random)
                 await _decide(supervisor, approval, 0.0)
         case "send":
             await _send(supervisor, chance.choice(views).id)
+        case "batch":
+            await _decide_all(supervisor, await supervisor.find_approvals())
+        case "raise":
+            await supervisor.raise_budget(chance.choice(views).id, Budget(calls=chance.randint(1, 9)), by="bob")
+        case "schedule":
+            with anyio.move_on_after(chance.choice([0.1, 1.5])):
+                await person(supervisor, chance, 0.01)
+            if (to := chance.choice(["paused", "running", "started"])) == "started":
+                await supervisor.run_schedule("tick", by="bob")
+            else:
+                await supervisor.change_schedule("tick", to, by="bob")
         case "talk" if any(view.id == TALK for view in views):
             await _send(supervisor, TALK)
         case "cancel":

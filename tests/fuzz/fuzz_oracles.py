@@ -7,8 +7,10 @@ alike.
 import collections
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
+from fuzz_agents import AGENTS
 from fuzz_dumps import KINDS
 from fuzz_lives import ROOT
 from fuzz_programs import ASKING, is_denied, may_be_cut_off, operations
@@ -18,7 +20,7 @@ from supervisor import MemoryStore
 from supervisor.core import events as e
 from supervisor.core.budgets import TOOL
 from supervisor.core.calls.content import digest_of_edit
-from supervisor.core.ids import RULES
+from supervisor.core.ids import RULES, SCHEDULES
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.lifecycle.launch import BARREN_ATTEMPTS
 from supervisor.seam.store import Store
@@ -26,6 +28,7 @@ from supervisor.seam.store import Store
 RESULTS = {"succeeded": "ok", "failed": "error", "stalled": "error", "cancelled": "interrupted", "abandoned": "error"}
 CANCELLED = (e.CancelRequested, e.RunFinished)  # of what has ended there is nothing to cancel
 IDEMPOTENT = ("idem", "risky_idem")
+CLOCKS_DIFFER = timedelta(minutes=1)
 DURABLE = ("call", "step", "send")
 """Operations whose results are on disk before they are given."""
 
@@ -55,7 +58,7 @@ class Story:
         """The approvals that a rule has decided, which another decision has made or a person has added, and it."""
         events: dict[str, list[Any]] = collections.defaultdict(list)
         for row in self.rows:
-            if row.session == RULES:
+            if row.session in (RULES, SCHEDULES):
                 continue
             events[row.session].append(row.event)
         self.events = events
@@ -168,8 +171,10 @@ def wrong_on_disk(story: Story) -> Iterator[str]:
     yield from story.wrong_index
     yield from _wrong_effects(story)
     yield from _wrong_uses(story)
+    yield from _times_that_were_over(story)
     yield from _unseen_effects(story)
     yield from _wrong_spending(story)
+    yield from _wrong_instants(story)
     for words in story.told:
         yield from _forgotten(story, *words)
 
@@ -228,6 +233,48 @@ def _wrong_uses(story: Story) -> Iterator[str]:
             yield f"uses: {x} ran, and no person and no rule has allowed it"
 
 
+def _times_that_were_over(story: Story) -> Iterator[str]:
+    """Check that no allowance let a call run after its end, or by a clock that was set back to before it (A19)."""
+    latest: dict[str, Any] = {}
+    for row in story.rows:
+        match row.event:
+            case e.RuleUsed(rule=rule, session=session, at=at) if (until := story.rules[rule].until) is not None:
+                known = latest.get(story.states[session].facts.root, at)
+                if max(at, known - CLOCKS_DIFFER) >= until:
+                    yield f"time: {rule} let a call of {session} run at {at}, after its end {until}"
+            case _ if row.session in story.states and story.states[row.session].facts.root == row.session:
+                latest[row.session] = max(latest.get(row.session, row.event.at), row.event.at)
+            case _:
+                pass
+
+
+def _wrong_instants(story: Story) -> Iterator[str]:
+    """Check that each instant of a schedule began once, together with its session, and none next to another that is
+    open, unless the schedule says so (R11)."""
+    begun: set[Any] = set()
+    last = ""
+    created = {row.session: row.position for row in story.rows if isinstance(row.event, e.SessionCreated)}
+    ended = {row.session: row.position for row in story.rows if isinstance(row.event, e.RunFinished)}
+    for row in story.rows:
+        event = row.event
+        if not isinstance(event, e.ScheduleHandled) or event.became not in ("begun", "started"):
+            continue
+        if event.became == "begun":
+            if event.instant in begun:
+                yield f"instant: {event.instant} began twice"
+            begun.add(event.instant)
+            is_alone = story.case["schedule"]["if_running"] != "beside"
+            if last and is_alone and ended.get(last, row.position) >= row.position:
+                yield f"instant: {event.instant} began while {last} was open"
+        if created.get(event.session or "") != row.position + 1:
+            yield f"instant: {event.session} was not created with {event.instant}"
+        last = event.session or ""
+    ticks = sum(state.facts.path == ("ticker",) for state in story.states.values())
+    handled = sum(isinstance(row.event, e.ScheduleHandled) and bool(row.event.session) for row in story.rows)
+    if ticks != handled:
+        yield f"instant: {handled} sessions were begun by the clock, and there are {ticks}"
+
+
 def _wrong_spending(story: Story) -> Iterator[str]:
     """Check what was spent against the steps that were run."""
     ran = len(story.lines("steps"))
@@ -241,26 +288,64 @@ def _wrong_spending(story: Story) -> Iterator[str]:
     yield from _exceeded_budget(story)
 
 
-def _exceeded_budget(story: Story) -> Iterator[str]:
-    """Check the budget against what was journaled."""
-    limits, used = dict(story.case.get("budget", {})), collections.Counter[str]()
+class _Bound:
+    """A budget of a session, its limits as they are now, and what is used of it."""
+
+    def __init__(self, limits: dict[str, int]) -> None:
+        self.base = limits
+        self.begin()
+
+    def begin(self) -> None:
+        self.limits, self.used = dict(self.base), collections.Counter[str]()
+
+    @property
+    def over(self) -> list[str]:
+        return [kind for kind in ("calls", "requests") if kind in self.limits and self.used[kind] > self.limits[kind]]
+
+
+def _exceeded_budget(story: Story) -> Iterator[str]:  # noqa: C901 # one case per kind
+    """Check each budget against what was journaled below it: that of the tree, and those of agents."""
     stopped = {name for name, found in story.events.items() if _was_stopped(found)}
-    for row in story.rows:
-        if row.session not in story.states or story.states[row.session].facts.root != ROOT:
+    bounds: dict[tuple[str, str], _Bound] = {}
+    if "budget" in story.case:
+        bounds[ROOT, "tree"] = _Bound(story.case["budget"])
+    for name, state in story.states.items():
+        if (own := AGENTS.get(state.facts.path[-1])) is not None and own.budget is not None:
+            bounds[name, "run"] = _Bound(own.budget.limits)
+    above = {name: [*_above(story, name)] for name in story.states}
+    for row in story.rows if bounds else ():
+        if row.session not in story.states:
             continue
+        own_ones = {scope: bounds.get((row.session, scope)) for scope in ("tree", "run")}
         match row.event:
             case e.CancelRequested():
                 stopped.add(row.session)
-            case e.BudgetRaised():
-                limits |= {kind: limit for kind in limits if (limit := getattr(row.event, kind)) is not None}
+            case e.RunStarted(again=None) if own_ones["run"] is not None:
+                own_ones["run"].begin()
+            case e.BudgetRaised(scope=scope):
+                for which, bound in own_ones.items():
+                    if bound is not None and scope in (None, which):
+                        for kind, limit in bound.limits.items():
+                            bound.limits[kind] = max(limit, getattr(row.event, kind) or 0)
             case e.ToolCallRequested(tool=tool) if tool != TOOL and row.session not in stopped:
-                used["calls"] += 1
+                yield from _spend(bounds, above[row.session], "calls", 1)
             case e.UsageSpent(usage=usage) if row.session not in stopped:
-                used["requests"] += usage.requests or 0
-        over = [kind for kind in ("calls", "requests") if kind in limits and used[kind] > limits[kind]]
-        if over:
-            yield f"budget: {over} of {limits} exceeded by {dict(used)}"
-            return
+                yield from _spend(bounds, above[row.session], "requests", usage.requests or 0)
+
+
+def _above(story: Story, session: str | None) -> Iterator[str]:
+    """Yield a session and those above it."""
+    while session is not None:
+        yield session
+        session = story.states[session].facts.parent
+
+
+def _spend(bounds: dict[tuple[str, str], _Bound], sessions: list[str], kind: str, amount: int) -> Iterator[str]:
+    for bound in (bounds[key] for each in sessions for scope in ("tree", "run") if (key := (each, scope)) in bounds):
+        was_over = bound.over
+        bound.used[kind] += amount
+        if bound.over and not was_over:
+            yield f"budget: {bound.over} of {bound.limits} exceeded by {dict(bound.used)}"
 
 
 def _was_stopped(events: list[Any]) -> bool:
@@ -287,7 +372,7 @@ def _forgotten(story: Story, what: str, *of: str) -> Iterator[str]:  # noqa: C90
                 yield f"lost: a decision on {approval} was {kind}, and is not in the journal"
             if kind == "closed" and len(ends) < 2:
                 yield f"lost: {approval} was gone, and is still {ends}"
-            if kind in ("conflict", "unknown"):
+            if kind in ("conflict", "unknown") and approval not in story.released:
                 yield f"lost: a decision on {approval} was {kind}: {ends}"
         case "sent", _, message, kind:
             if not any(isinstance(each, e.MessageReceived) and each.message == message for each in events):
@@ -320,7 +405,7 @@ def _wrong_outcome(story: Story, name: str, state: SessionState) -> Iterator[str
     agent = state.facts.path[-1]
     who = f"{name} {'/'.join(state.facts.path)}"
     allowed = {"stalled"} if agent == "silent" else {"succeeded"}
-    if agent == "talker":
+    if agent in ("talker", "ticker"):
         program = []
     if program and program[-1]["op"] == "raise":
         allowed = {"failed"}

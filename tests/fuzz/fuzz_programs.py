@@ -43,6 +43,8 @@ SCOPES: dict[int, Scope] = {4: "session", 5: "always"}
 UNDECIDED = "u"  # the first letter of ids that stay undecided
 BOUNDED = (("calls",), ("requests",), ("calls", "requests"), ("tokens",))
 LIMITS = ("models", "tools", "agents")
+AHEAD = (0.0, 0.0, 0.7, 30.0, -30.0, 4000.0, -4000.0, 200_000.0)
+"""Seconds by which the wall clock was set forward or back."""
 ALLOWED = ("risky", "risky_idem")
 ASKING = (*ALLOWED, "watched")
 DISKS = ((), (), (0.0, 0.001, 0.006, 0.015), (0.02,), (0.0, 0.0, 0.0, 0.3))
@@ -61,9 +63,24 @@ def make_case(seed: int, backend: str) -> dict[str, Any]:
     if chance.random() < 0.5:
         case["budget"] = {kind: chance.randint(1, 6) for kind in chance.choice(BOUNDED)}
     case["limits"] = [name for name in LIMITS if chance.random() < 0.5]  # every limit is 1
+    case["per_minute"] = [name for name in LIMITS if chance.random() < 0.2]  # a minute is short here
     if chance.random() < 0.5:  # a person allows so many calls of these tools beforehand
         case["allows"] = {tool: chance.randint(1, 3) for tool in ALLOWED}
         case["allows_tree"] = chance.random() < 0.5
+        case["allows_for"] = chance.choice([None, None, 0.2, 20.0])
+    if chance.random() < 0.3:
+        missed, running = chance.choice(["once", "skip"]), chance.choice(["skip", "after", "beside"])
+        case["schedule"] = {"if_missed": missed, "if_running": running}
+    for life in lives if chance.random() < 0.35 else ():
+        life["clock"] = [
+            [round(chance.uniform(0.0, 0.5), 3), chance.choice(AHEAD)] for _ in range(chance.randint(1, 3))
+        ]
+        life["clock"][0][0] = 0.0
+    for life in lives:
+        if chance.random() < 0.15:
+            life["full"] = [chance.randint(1, 30), chance.choice([1, 2, 5, 1000])]
+        if "schedule" in case and chance.random() < 0.5:
+            life["others"].append({"do": "schedule", "at": round(chance.uniform(0.0, 0.3), 4)})
     return case
 
 
@@ -82,7 +99,8 @@ def _life(chance: random.Random, *, talks: bool) -> dict[str, Any]:
 def _other(chance: random.Random, *, talks: bool) -> dict[str, Any]:
     if talks and chance.random() < 0.5:
         return {"do": "talk", "at": round(chance.uniform(0.0, 0.3), 4)}
-    do = chance.choice(["decide", "decide", "send", "send", "adopt", "cancel" if chance.random() < 0.3 else "decide"])
+    rare = "cancel" if chance.random() < 0.3 else "decide"
+    do = chance.choice(["decide", "decide", "batch", "batch", "send", "send", "adopt", "adopt", "raise", rare])
     return {"do": do, "at": round(chance.uniform(0.0, 0.3), 4)}
 
 
@@ -196,7 +214,7 @@ class Maker:
         return {"tool": tool, "seconds": self._chance.choice(SPANS), "emitted": self._chance.random() < 0.2}
 
     def _child(self, agent: str, depth: int, nesting: int, *, is_raced: bool) -> dict[str, Any]:
-        child = self._chance.choice(["worker", "worker", "restarter", "silent"])
+        child = self._chance.choice(["worker", "worker", "restarter", "silent", "thrifty", "ending"])
         op: dict[str, Any] = {"agent": child, "how": self._chance.choice(["run", "run", "run", "cancel", "leave"])}
         op["program"] = self.program(child, depth + 1, self._chance.randint(1, 3))
         if self._chance.random() < 0.4:
@@ -236,7 +254,11 @@ def parts(op: dict[str, Any]) -> list[list[Any]]:
 def answer_to(approval: Approval) -> Decision | None:
     """Return a person's answer, the same for each person; None for no answer."""
     if approval.tool == BUDGET:
-        return Approve(by="ana")
+        dice = zlib.crc32(approval.id.encode()) % 10
+        if dice == 0:
+            return Deny(by="ana", reason="it is enough")
+        more = {kind: limit + 3 for kind, limit in approval.arguments.items()}
+        return Approve(by="ana", arguments=more if dice < 4 else None)
     name = approval.question if approval.kind == "question" else approval.arguments["x"]
     if str(name).startswith(UNDECIDED):
         return None

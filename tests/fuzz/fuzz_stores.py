@@ -16,7 +16,7 @@ from fuzz_agents import record
 from live_states import Replayed
 from watching import until_death
 
-from supervisor import SqliteStore
+from supervisor import SqliteStore, StoreRefused
 from supervisor.seam.store import Store
 from supervisor.testing import replaced
 
@@ -75,7 +75,8 @@ def make_store(folder: str, *, create: bool = True) -> Store:
 def let_die(store: Any, life: dict[str, Any], chance: random.Random) -> Any:
     """Let the commits of a store be slow, and end the process at one of them."""
     store.runner, store.count, replayed = None, 0, Replayed(store)
-    begin, commit = store.begin, store.commit
+    begin, write, commit = store.begin, store.write, store.commit
+    first, number = life.get("full") or (0, 0)
 
     def perhaps_die(when: str) -> None:
         if life["end"] == "commit" and (when, store.count) == (life["when"], life["n"]):
@@ -88,6 +89,12 @@ def let_die(store: Any, life: dict[str, Any], chance: random.Random) -> Any:
                 record("differences", difference)
         return begun
 
+    def perhaps_full(rows: Any) -> None:
+        if rows and first <= store.count < first + number:
+            store.count += 1
+            raise StoreRefused("the disk is full")
+        write(rows)
+
     def slow_commit() -> None:
         store.count += 1
         if disk := life["disk"]:
@@ -96,5 +103,5 @@ def let_die(store: Any, life: dict[str, Any], chance: random.Random) -> Any:
         commit()
         perhaps_die("after")
 
-    store.begin, store.commit = watched_begin, slow_commit
+    store.begin, store.write, store.commit = watched_begin, perhaps_full, slow_commit
     return store

@@ -30,15 +30,16 @@ def test_a_case_that_once_failed_holds(tmp_path, backend, file):
     assert fuzz(tmp_path, file, "--backend", backend) == ""
 
 
-@pytest.mark.parametrize("what", ["effects", "told", "index", "uses", "spent", "budget"])
+@pytest.mark.parametrize("what", ["effects", "told", "index", "uses", "spent", "budget", "instant", "time"])
 def test_the_oracles_find_lost_and_repeated_effects(tmp_path, what):
     """They find an extra effect, acknowledgement, use of an allowance or request, one that its budget does not allow,
-    and an index without an outcome."""
+    an index without an outcome, an instant without a session, and a use of an allowance after its end."""
     ordinary = {"at": 0.0, "passivate_after": 60.0, "disk": [], "person": 0.0, "others": []}
     lives = [{"end": "natural", **ordinary}, {"end": "sabotage", "what": what, **ordinary}]
     call = {"op": "call", "id": "c1", "tool": "safe"}
     case = {"seed": 1, "backend": "asyncio", "agent": "worker", "program": [call], "lives": lives}
-    case |= {"allows": {"risky": 1}, "allows_tree": True, "budget": {"requests": 6}}
+    case |= {"allows": {"risky": 1}, "allows_tree": True, "allows_for": 5, "budget": {"requests": 6}}
+    case |= {"schedule": {"if_running": "skip"}}
     (tmp_path / "case.json").write_text(json.dumps(case))
 
     said = fuzz(tmp_path, tmp_path / "case.json", "--backend", "asyncio")

@@ -91,6 +91,7 @@ async def test_a_child_of_the_owner_speaks_for_no_person(tmp_path):
         await supervisor.cancel("s", by="ana")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapper", [[], ["sh", "-c", '"$@"; true', "sh"]], ids=["bare", "wrapped"])
 async def test_the_shell_of_a_program_that_started_an_owner_to_be_asked_by_it_decides_nothing(tmp_path, wrapper):
     """Such a shell is no child of the owner, and has no mark: the owner's lock file names the program that started it.

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from scenes import events, opened
+from scenes import events, fork, opened
 
 from supervisor import (
     Context,
@@ -14,6 +14,7 @@ from supervisor import (
     MemoryStore,
     NotFound,
     Schedule,
+    SqliteStore,
     StoreUnreadable,
     UnknownAgent,
     agent,
@@ -21,11 +22,7 @@ from supervisor import (
 )
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.marker import CALL_MARKER
-from supervisor.core.store_urls import read_temporal_url
 from supervisor.testing import wall_clock
-from supervisor.wiring.config import Configuration
-from supervisor.wiring.daemon import settle
-from supervisor.wiring.starts import SchedulePart
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -243,6 +240,16 @@ async def test_a_schedule_is_added_once_and_another_one_of_its_name_is_refused()
             await supervisor.change_schedule("other", "paused")
 
 
+async def test_a_change_by_another_word_is_refused(tmp_path):
+    """No process could read the journal of schedules any more, and no schedule would begin."""
+    async with opened(SqliteStore(tmp_path / "state.db"), agents=[report]) as supervisor:
+        await supervisor.add_schedule(hourly())
+        with pytest.raises(InvalidInput, match="can be paused, running or removed, not 'pause'"):
+            await supervisor.change_schedule("hourly", "pause")
+    async with opened(SqliteStore(tmp_path / "state.db")) as supervisor:
+        assert [each.is_paused for each in await supervisor.find_schedules()] == [False]
+
+
 async def test_a_process_without_the_agent_begins_nothing(wall):
     """It leaves the instant to another one."""
     store = MemoryStore()
@@ -362,20 +369,29 @@ async def test_schedules_that_a_newer_program_wrote_begin_nothing_and_stop_nothi
         assert len(await supervisor.find_sessions()) == 1
 
 
-async def test_a_schedule_is_refused_on_temporal(tmp_path):
-    """With a sentence that says what to do instead."""
-    named = read_temporal_url("temporal://localhost:7233/default")
-    part = SchedulePart(agent="report", cron="0 3 * * *")
-    with pytest.raises(InvalidInput, match="cron job"):
-        settle(
-            Configuration(schedules={"nightly": part}),
-            store=tmp_path / "s",
-            agents=[],
-            host=None,
-            port=0,
-            operator=None,
-            temporal=named,
-        )
+@pytest.mark.parametrize("hours", [0.5, 100.0])
+async def test_a_session_that_cannot_be_read_keeps_no_schedule_from_beginning(wall, hours):
+    """The index says whether it is open, as a newer program goes on with it: then its schedule skips the instant."""
+
+    class Newer(MemoryStore):
+        def journal(self, session, *which, **more):
+            if session.startswith("first-2027-01-01t00"):
+                raise StoreUnreadable("a newer program has written")
+            return super().journal(session, *which, **more)
+
+    store = Newer()
+    with pytest.raises(LookupError):  # noqa: PT012 # what is tested is what comes after
+        async with opened(agents=[long, report]) as supervisor:
+            await supervisor.add_schedule(hourly(hours, "first", "long", if_running="skip"))
+            await supervisor.add_schedule(hourly(name="second"))
+            await anyio.sleep(0.9 * HOUR)
+            vars(store).update(vars(fork(supervisor.store)))
+            raise LookupError
+    async with opened(store, agents=[long, report]):
+        await anyio.sleep(HOUR)
+    begun = {each.schedule: each.became for each in events(store, SCHEDULES, e.ScheduleHandled)}
+    assert begun == {"first": "begun" if hours < 1 else "skipped", "second": "begun"}
+    assert len(events(store, SCHEDULES, e.ScheduleHandled)) == 4
 
 
 @pytest.mark.parametrize("day", [datetime(2027, 3, 28, tzinfo=UTC), datetime(2027, 10, 31, tzinfo=UTC)])

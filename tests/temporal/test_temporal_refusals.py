@@ -1,16 +1,12 @@
 """What a server on Temporal does not do, and says before it connects: each refusal names what is refused."""
 
-import anyio
 import pytest
-from temporal_server import namespace
-from temporalio.client import Client, Schedule as TemporalSchedule, ScheduleActionStartWorkflow, ScheduleSpec
 
-from supervisor import InvalidInput, Schedule
+from supervisor import InvalidInput
 from supervisor.core.approvals.people import ApproverRule, People, Person
 from supervisor.core.approvals.reminders import Reminders
-from supervisor.core.ids import check_session_id
 from supervisor.core.store_urls import read_temporal_url
-from supervisor.temporal import open_temporal, run_worker
+from supervisor.temporal import run_worker
 from supervisor.temporal.mirror.store import MirrorFile
 from supervisor.wiring.cluster import open_cluster
 from supervisor.wiring.config import read_configuration
@@ -22,6 +18,7 @@ REFUSED = {
     "[budget]": "[budget]\nusd = 5\n",
     "[[rules]]": '[[rules]]\ntool = "shell"\nkind = "allow"\n',
     "[agents]": '[agents.helper]\nimport = "helper.py:helper"\n',
+    "[schedules]": '[schedules.nightly]\nagent = "report"\ncron = "0 3 * * *"\n',
 }
 
 
@@ -57,24 +54,3 @@ async def test_a_worker_without_room_is_refused(room):
     """It would take no work."""
     with pytest.raises(InvalidInput, match="at least 1"):
         await run_worker(str(NOWHERE), [], **room)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_schedules_of_temporal_cannot_start_our_trees_and_ours_are_refused():
-    """They add the instant to the id of a workflow, in letters that a session's id cannot have."""
-    url = await namespace()
-    named = read_temporal_url(url)
-    client = await Client.connect(named.target, namespace=named.namespace)
-    action = ScheduleActionStartWorkflow("Nothing", id="nightly", task_queue="none")
-    with anyio.fail_after(60):
-        spec = ScheduleSpec(cron_expressions=["0 3 * * *"])
-        handle = await client.create_schedule("nightly", TemporalSchedule(action=action, spec=spec))
-        await handle.trigger()
-        while not (started := (await handle.describe()).info.recent_actions):
-            await anyio.sleep(0.05)
-        with pytest.raises(InvalidInput, match="cannot be a session id"):
-            check_session_id(started[0].action.workflow_id)
-        async with open_temporal(url) as supervisor:
-            with pytest.raises(InvalidInput, match="add the instant to the id"):
-                await supervisor.add_schedule(Schedule("nightly", "report", cron="0 3 * * *"))

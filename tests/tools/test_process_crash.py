@@ -167,6 +167,7 @@ async def test_a_stopped_warden_does_not_hang_its_owner(marker):
     await nothing_left(marker)
 
 
+@pytest.mark.slow
 async def test_a_killed_launcher_is_replaced(marker):
     """Earlier commands go on, and another launcher serves the next one."""
     env = os.environ | {"MARKER": marker}

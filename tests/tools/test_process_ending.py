@@ -161,7 +161,7 @@ async def test_an_escaped_process_is_ended_when_its_command_has_exited(env, tmp_
     """Processes that left the session are named as escaped."""
     command = "setsid sh -c 'touch ready; exec sleep 1000' & while [ ! -e ready ]; do sleep 0.01; done; echo hi"
     finished = await run(command, env=env, cwd=tmp_path)
-    (left,) = finished.escaped
+    (left,) = [each for each in finished.left_behind if each.has_escaped]
     assert (finished.exit_code, finished.was_ended, finished.output.text) == (0, False, "hi\n")
     assert (left.how, finished.left_behind_count) == ("terminated", 1)
 
@@ -171,7 +171,7 @@ async def test_an_escaped_process_is_ended_at_the_deadline(env, tmp_path):
     """setsid does not help it to escape."""
     command = "setsid sh -c 'touch ready; exec sleep 1000' & sleep 1000"
     finished = await run_past_deadline(command, tmp_path, env=env)
-    assert [left.how for left in finished.escaped] == ["terminated"]
+    assert [left.how for left in finished.left_behind if left.has_escaped] == ["terminated"]
     assert (finished.timed_out, finished.signal) == (True, 15)
 
 
@@ -182,7 +182,7 @@ async def test_a_process_that_daemonizes_twice_is_ended(env, tmp_path, then):
     (tmp_path / "daemon.py").write_text(DAEMON)
     command = f"env -i {sys.executable} -I daemon.py {env['MARKER']}; {then}"
     finished = await run_past_deadline(command, tmp_path, grace=0.2, env=env)
-    (left,) = finished.escaped
+    (left,) = [each for each in finished.left_behind if each.has_escaped]
     assert (left.pid, left.how) == (int((tmp_path / "ready").read_text()), "killed")
 
 
@@ -204,7 +204,7 @@ async def test_each_of_many_commands_ends_its_own_and_no_other(env, tmp_path):
         own.kill()
         assert own.wait() == -9
     for number, finished in answers.items():
-        assert [left.pid for left in finished.escaped] == [int(finished.output.text)]
+        assert [left.pid for left in finished.left_behind if left.has_escaped] == [int(finished.output.text)]
         assert finished.exit_code == number
 
 

@@ -55,8 +55,8 @@ def sent():
     record, refused = [], set()
 
     def fake_send(target, signum):
-        record.append((target.pid, signal.Signals(signum).name))
-        return "refused" if target.pid in refused else "sent"
+        record.append((target[0], signal.Signals(signum).name))
+        return "refused" if target[0] in refused else "sent"
 
     class Recorded(Termination):
         send = staticmethod(fake_send)
@@ -122,14 +122,14 @@ def test_the_table_has_this_process_and_its_children():
         assert found == find_process(child.pid)
         assert "sleep" in command_of(child.pid) or "python" in command_of(child.pid)
         assert child.pid in processes_below(process_table(), os.getpid())
-        assert send_signal(found._replace(started_at=found.started_at - 1), signal.SIGKILL) == "gone"
+        assert send_signal((found.pid, found.started_at - 1), signal.SIGKILL) == "gone"
         assert child.poll() is None
-        assert send_signal(found, signal.SIGKILL) == "sent"
+        assert send_signal(found.identity, signal.SIGKILL) == "sent"
     finally:
         child.kill()
         child.wait()
     assert find_process(child.pid) is None
-    assert send_signal(found, signal.SIGKILL) == "gone"
+    assert send_signal(found.identity, signal.SIGKILL) == "gone"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="its `ps` is compared with /proc")

@@ -71,6 +71,7 @@ def test_no_control_is_left_and_nothing_changes_again(written):
     assert render(shown) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile", ["\b", "\x1b[1K", "\x1b[@", "\x1b[999C x\n", "\x1b[999b", "\x1b[L", "\x1b]", "\x1b[0"]
 )

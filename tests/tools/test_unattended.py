@@ -52,6 +52,19 @@ async def test_git_neither_edits_nor_asks_nor_pages(tmp_path):
 
 
 @pytest.mark.usefixtures("person")
+@pytest.mark.skipif(shutil.which("vim") is None or sys.platform != "linux", reason="vim is not installed")
+async def test_an_editor_that_is_called_by_name_does_not_wait_either(tmp_path):
+    """It does what its own words say, and fails where it would wait for keys. Keys from a pipe are keys."""
+    for command, reason, content in (
+        ("vim notes", "exit_code", "no person"),
+        ("vim -c 'normal ihello' -c wq notes && cat notes", None, "hello"),
+        ("printf 'ibye\\033:wq\\n' | vim others; cat others", None, "bye"),
+    ):
+        result = await call_shell({"command": command, "cwd": str(tmp_path), "timeout": 20.0})
+        assert (result["details"]["reason"], content in result["content"]) == (reason, True), result
+
+
+@pytest.mark.usefixtures("person")
 async def test_the_environment_of_the_call_wins():
     """Its author knows which editor needs no person."""
     wanted = {"GIT_EDITOR": "true", "TERM": "ansi"}

@@ -97,6 +97,7 @@ def test_memory_is_bounded_by_the_longest_line_and_200_bytes_a_line(longest, tmp
     assert peak <= longest + 1_000 + 200 * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beginning", [b"", b'{"type":"mess', b'{"type":"message","id":"' + b"x" * 100_000])
 def test_a_hole_at_the_end_takes_no_memory(beginning, tmp_path):
     """A power cut leaves NULs: they are one torn line, and none of it is kept."""

@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
 from supervisor.agents.acp.process import open_agent
 from supervisor.agents.acp.run import Connect, Settings, converse
-from supervisor.core.calls.rules import Rule
+from supervisor.agents.open_requests import nothing
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.seam.context import Context
@@ -20,21 +20,11 @@ def acp_agent(
     *,
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
-    rules: Sequence[Rule] = (),
     inactivity_timeout: float = 600.0,
-    first_progress_timeout: float = 1800.0,
-    active_timeout: float | None = None,
     stop_timeout: float = 30.0,
     call_timeout: float = 600.0,
-    approval_expires_in: float | None = None,
     passivate_after: float | None = 300.0,
-    restart: Literal["temporary", "transient"] = "temporary",
-    max_restarts: int = 3,
-    restart_period: float = 60.0,
-    restart_delay: float = 1.0,
-    max_restart_delay: float = 30.0,
-    version: str = "1",
-    limit: str | None = None,
+    **options: Any,
 ) -> AgentSpec[[str], str]:
     """Declare a coding agent that speaks ACP as an agent: `acp_agent("opencode", ["opencode", "acp"])`.
 
@@ -47,50 +37,30 @@ def acp_agent(
     are removed.
     `call_timeout`: seconds that a call may take from its approval until the agent reports its end.
     `inactivity_timeout`: seconds between two of its updates; it says nothing while its model thinks or a command of its
-    own runs. `first_progress_timeout`: seconds from a prompt to the first update. The other budgets are those of
-    `@agent`. `passivate_after`: seconds of waiting for people after which its process ends and the run leaves memory; a
+    own runs. `passivate_after`: seconds of waiting for people after which its process ends and the run leaves memory; a
     decision starts it again, and it must ask again. None: it stays. So does an agent that does not offer to open its
     sessions again.
-
-    `limit`: the name of a Limit, of which its runs hold a place whenever they do not only wait for people (L1).
+    `options`: as in `@agent`. `first_progress_timeout` counts from a prompt to the first update. A `limit` is held
+    whenever a run does not only wait for people (L1).
 
     Raises ValueError for a name or a command that cannot be one.
     """
     words = tuple(command)
     if isinstance(command, str) or not words or not all(isinstance(word, str) and word for word in words):
         raise ValueError(f"agent {name}: command is a list of words, not {command!r}")
-    foreign_tool(f"{name}.execute", _nothing)  # raises here if the name cannot begin the names of tools
+    foreign_tool(f"{name}.execute", nothing)  # raises here if the name cannot begin the names of tools
     settings = Settings(
-        name=name,
-        command=words,
-        env=dict(env or {}),
-        stop_timeout=stop_timeout,
-        call_timeout=call_timeout,
+        name=name, command=words, env=dict(env or {}), stop_timeout=stop_timeout, call_timeout=call_timeout
     )
-    budgets = {
-        "rules": rules,
+    budgets = options | {
         "inactivity_timeout": inactivity_timeout,
-        "first_progress_timeout": first_progress_timeout,
-        "active_timeout": active_timeout,
         "stop_timeout": stop_timeout,
         "call_timeout": call_timeout,
-        "approval_expires_in": approval_expires_in,
         "passivate_after": passivate_after,
-        "restart": restart,
-        "max_restarts": max_restarts,
-        "restart_period": restart_period,
-        "restart_delay": restart_delay,
-        "max_restart_delay": max_restart_delay,
-        "version": version,
-        "limit": limit,
     }
     agent = declare(settings, open_agent, sys._getframe(1).f_globals.get("__name__", __name__), budgets)  # noqa: SLF001
     agent.cwd = cwd
     return agent
-
-
-async def _nothing(arguments: Mapping[str, Any]) -> None:
-    pass
 
 
 def declare(settings: Settings, connect: Connect, module: str, budgets: Mapping[str, Any]) -> AgentSpec[[str], str]:

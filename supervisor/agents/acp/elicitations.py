@@ -11,14 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from supervisor.agents.acp.permissions import Permission
-from supervisor.agents.question_forms import Wanted, form_of, type_of
-from supervisor.core.declarations.schemas import schema_of
+from supervisor.agents.question_forms import parts_of
 from supervisor.core.errors import InvalidInput
 
 METHOD: Final = "elicitation/create"
 CAPABILITY: Final[Mapping[str, Any]] = {"form": {}}
-AGREED: Final = ("accept", "decline")
-"""The choices of a form that asks for no value."""
 
 
 def read_question(agent: str, params: Mapping[str, Any]) -> Permission:
@@ -28,8 +25,7 @@ def read_question(agent: str, params: Mapping[str, Any]) -> Permission:
     form = params.get("requestedSchema")
     if not isinstance(form, Mapping):
         raise InvalidInput("a form has a requestedSchema")
-    if parts := parts_of(form):
-        schema_of(form_of(parts))
+    parts_of(form)
     given = {"message": params["message"], "requestedSchema": form}
     return Permission(
         call=str(params.get("toolCallId") or ""),
@@ -39,11 +35,3 @@ def read_question(agent: str, params: Mapping[str, Any]) -> Permission:
         options=(),
         form=dict(form),
     )
-
-
-def parts_of(form: Mapping[str, Any]) -> list[Wanted]:
-    """Return what a form asks for. Raises InvalidInput for what no form of ours can ask."""
-    properties, required = form.get("properties") or {}, form.get("required") or ()
-    if not isinstance(properties, Mapping) or not all(isinstance(each, Mapping) for each in properties.values()):
-        raise InvalidInput("the properties of a form are schemas")
-    return [Wanted(name, type_of(schema), name in required) for name, schema in properties.items()]

@@ -139,7 +139,7 @@ def read(
         | arguments_of(given, told)
         | (_all_of(told, seen) if seen else {}),
         because=because,
-        diff="" if diff is None else printable_text(_cut(diff)),
+        diff="" if diff is None else printable_text(cut(diff, MAX_CLAIM_CHARACTERS)),
         program=program,
         seen=seen,
         options=tuple(Option(each["optionId"], each["name"], each["kind"]) for each in options),
@@ -152,7 +152,10 @@ def arguments_of(given: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     diff = _diffs(told.get("content")) if given is None else None
     claims = {TITLE: told.get("title"), DIFF: diff, PLACES: _places(told.get("locations"))}
     said = {named[name]: text for name, text in claims.items() if isinstance(text, str)}
-    return {**fields, **(said if given is None else {name: _cut(text) for name, text in said.items()})}
+    return {
+        **fields,
+        **(said if given is None else {name: cut(text, MAX_CLAIM_CHARACTERS) for name, text in said.items()}),
+    }
 
 
 def seen_of(told: Mapping[str, Any]) -> str:
@@ -307,12 +310,9 @@ def _diff(change: Mapping[str, Any]) -> str:
     return diff_of(str(change.get("path")), str(change.get("oldText") or ""), str(change.get("newText") or ""))
 
 
-def _cut(text: str) -> str:
-    return (
-        text
-        if len(text) <= MAX_CLAIM_CHARACTERS
-        else f"{text[:MAX_CLAIM_CHARACTERS]}… ({len(text) - MAX_CLAIM_CHARACTERS} characters more)"
-    )
+def cut(text: str, most: int) -> str:
+    """Return a text, of which no more than so many characters are told."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} characters more)"
 
 
 def _places(locations: Any) -> str | None:

@@ -23,29 +23,25 @@ Rules
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
-from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from supervisor.agents.acp.conversation import Conversation, Incoming
-from supervisor.agents.acp.elicitations import AGREED, parts_of
 from supervisor.agents.acp.permissions import claims_in, command_in, edits_in, paths_in, rejecting
 from supervisor.agents.acp.request import Request, asked_for, option_for, question_of
 from supervisor.agents.acp.saved import Asked, Saved
 from supervisor.agents.acp.updates import result_text
-from supervisor.agents.open_requests import OpenRequests
-from supervisor.agents.question_forms import content_of, form_of
+from supervisor.agents.open_requests import OpenRequests, cancel_again
+from supervisor.agents.question_forms import ask_form
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.errors import QuestionUnanswered, ToolFailed
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import NOT_ASKED_AGAIN, Policy, ToolResult
 from supervisor.seam.context import Context, Operations
-
-_STEPS: Final = 100  # a call that waits is reached in fewer
 
 
 class Requests:
@@ -73,7 +69,7 @@ class Requests:
             if request.asked.ended is None:
                 tasks.start_soon(self._carry, request)
             if request.is_withdrawn:
-                tasks.start_soon(self._withdraw_again, request)
+                tasks.start_soon(cancel_again, request.scope)
 
     # -- what the run asks ---------------------------------------------------------------------------------------------
 
@@ -253,12 +249,6 @@ class Requests:
             self._conclude(request)
         self.ring()
 
-    async def _withdraw_again(self, request: Request) -> None:
-        """Withdraw a request that an earlier attempt was withdrawing when its process died."""
-        for _ in range(_STEPS):
-            await checkpoint()
-        request.scope.cancel()
-
     async def _decide(self, request: Request) -> ToolResult[Any]:
         asked = request.asked
         policy: Policy = "ask"
@@ -293,16 +283,12 @@ class Requests:
 
     async def _fill_in(self, request: Request, form: Mapping[str, Any], here: Operations) -> ToolResult[Any]:
         """Ask a person what the agent's form asks."""
-        parts, question = parts_of(form), f"The agent asks, in its own words: {request.asked.given['message']}"
         try:
-            if parts:
-                content = content_of(await here.ask(question, schema=form_of(parts)), parts)
-            elif await here.ask(question, choices=AGREED) == AGREED[0]:
-                content = {}
-            else:
-                return ToolResult(kind="denied", content="a person declined")
+            content = await ask_form(here, f"The agent asks, in its own words: {request.asked.given['message']}", form)
         except QuestionUnanswered as unanswered:
             return _unanswered(unanswered)
+        if content is None:
+            return ToolResult(kind="denied", content="a person declined")
         request.asked = replace(request.asked, answer=content)
         return ToolResult(kind="ok", content=canonical_json(content).decode())
 

@@ -23,7 +23,7 @@ Rules
 import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from math import inf
+from math import inf, isclose
 from typing import Any, Final, Protocol
 
 import anyio
@@ -36,6 +36,7 @@ from supervisor.agents.acp.request import Request
 from supervisor.agents.acp.requests import Requests
 from supervisor.agents.acp.saved import read
 from supervisor.agents.acp.schema import Schema, load_schema
+from supervisor.core.errors import only_error
 from supervisor.core.usage import LARGEST, Usage
 from supervisor.seam.context import Context
 
@@ -92,17 +93,8 @@ async def converse(ctx: Context, message: str, settings: Settings, connect: Conn
                 raise
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise _only(group) from None
+        raise only_error(group, anyio.get_cancelled_exc_class()) from None
     return run.result
-
-
-def _only(group: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the one error of a group, besides cancellations; the group if it has several."""
-    _, errors = group.split(anyio.get_cancelled_exc_class())
-    found: BaseException = group if errors is None else errors
-    while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    return found
 
 
 class Counting:
@@ -245,9 +237,12 @@ class _Run:
     async def _count(self, conversation: Conversation, counting: "Counting") -> None:
         """Journal what a turn has used, as far as the agent says it. The cost is saved first: it counts once."""
         requests, cost = self._requests, conversation.updates.cost
-        usd = None if cost is None else max(0.0, cost - requests.saved.cost)
-        if usd and cost is not None:
-            await requests.save(cost=cost)
+        usd, before = None, requests.saved.cost
+        if cost is not None:
+            is_anew = cost < before and not isclose(cost, before, rel_tol=0.001)  # it counts another session or process
+            usd = cost if is_anew else max(0.0, cost - before)
+            if usd:
+                await requests.save(cost=cost)
         if (used := counting.turn(conversation.used, usd)) is not None:
             await self._ctx.used(used, is_operation=False)
 

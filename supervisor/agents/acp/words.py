@@ -7,7 +7,7 @@ or not know the session at all. So a prompt says what the journal knows.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from supervisor.agents.acp.permissions import title_of
+from supervisor.agents.acp.permissions import cut, title_of
 from supervisor.agents.acp.saved import Asked
 from supervisor.core.ids import canonical_json
 from supervisor.core.values import Message
@@ -38,7 +38,7 @@ def decided(known: Iterable[tuple[Asked, bool]]) -> str:
 
 def begun_anew(history: Sequence[Message], prompt: str) -> str:
     """Return a prompt for a new session that takes the place of one that could not be opened again."""
-    text = "\n".join(f"[{each.kind}] {_cut(each.text)}" for each in history)
+    text = "\n".join(f"[{each.kind}] {cut(each.text, LONGEST_CHARACTERS)}" for each in history)
     if len(text) > SUMMARY_CHARACTERS:
         text = f"(the beginning is left out)\n{text[-SUMMARY_CHARACTERS:]}"
     said = ["This is what was said in it:", "", text, "", "It goes on with this:"] if text else ["It was about this:"]
@@ -53,22 +53,22 @@ def lines(known: Iterable[tuple[Asked, bool]]) -> list[str]:
 
 def call_text(asked: Asked) -> str:
     if asked.form is not None:
-        return f"your question {_cut(str(asked.given['message']))!r}"
+        return f"your question {cut(str(asked.given['message']), LONGEST_CHARACTERS)!r}"
     told = asked.given
     if asked.ids:  # an agent that makes the call again gives it other ones
         told = {name: value for name, value in told.items() if name not in asked.ids}
     given = f" {title!r}" if (title := title_of(told, asked.arguments)) is not None else ""
     if told is not None:
         given = f" {canonical_json(told).decode()}"
-    return f"{asked.tool.rpartition('.')[2]}{_cut(given)}"
+    return f"{asked.tool.rpartition('.')[2]}{cut(given, LONGEST_CHARACTERS)}"
 
 
 def _state(asked: Asked, is_approved: bool) -> str:
     if asked.answer is not None:
-        return f"a person has answered: {_cut(canonical_json(asked.answer).decode())}"
+        return f"a person has answered: {cut(canonical_json(asked.answer).decode(), LONGEST_CHARACTERS)}"
     match asked.ended:
         case "denied":
-            return f"{_cut(asked.content)}; it did not run."
+            return f"{cut(asked.content, LONGEST_CHARACTERS)}; it did not run."
         case "interrupted":
             return "lost; it may or may not have run. Look before you make it again: permission is asked again."
         case None if is_approved:
@@ -76,14 +76,6 @@ def _state(asked: Asked, is_approved: bool) -> str:
         case None:
             return "still waits for a person. Make exactly this call again if you need it: it waits on."
         case "error":
-            return f"it had ended with an error: {_cut(asked.content)}"
+            return f"it had ended with an error: {cut(asked.content, LONGEST_CHARACTERS)}"
         case kind:
             return f"it had ended ({kind})."
-
-
-def _cut(text: str) -> str:
-    return (
-        text
-        if len(text) <= LONGEST_CHARACTERS
-        else f"{text[:LONGEST_CHARACTERS]}... ({len(text) - LONGEST_CHARACTERS} characters more)"
-    )

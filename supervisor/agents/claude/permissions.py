@@ -33,7 +33,7 @@ from supervisor.agents.claude import questions as claude_questions
 from supervisor.agents.claude.previews import PREVIEWED, change_of
 from supervisor.agents.claude.spending import Conversation, Read
 from supervisor.agents.model_arguments import read_arguments
-from supervisor.agents.open_requests import Asking, Desk, OpenRequest, OpenRequests, nothing
+from supervisor.agents.open_requests import Asking, Desk, OpenRequest, nothing
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
 from supervisor.core.declarations.tool_spec import ToolSpec
@@ -201,15 +201,10 @@ class Permissions(Desk[Waiting, Allowed | Denied]):
 
     async def _serve(self, ctx: Context) -> None:
         """Ask people about the calls that a program wants to make, for as long as the program runs."""
-        saved = msgspec.convert(ctx.saved, Saved) if ctx.saved is not None else Saved()
-        self._open = OpenRequests((request.number, Waiting(request)) for request in saved.requests)
-        self._open.last = saved.last
-        self._counted = saved.counted or {}
+        self._counted = self._resume(ctx, Saved, Waiting).counted or {}
         async with anyio.create_task_group() as tasks:
             if self._conversation is not None:
                 tasks.start_soon(self._count, ctx, self._conversation)
-            for each in list(self._open.values()):
-                tasks.start_soon(self._carry, ctx, each)
             await self._attend(ctx, tasks)
 
     async def _count(self, ctx: Context, conversation: Conversation) -> None:

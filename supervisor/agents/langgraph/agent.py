@@ -28,7 +28,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from importlib.metadata import version
 from typing import Any, Final
 
-from supervisor.agents.framework import framework_agent
+from supervisor.agents.framework import check_deps, framework_agent
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.tool_schema import tool_schema
 from supervisor.core.errors import InvalidInput
@@ -94,11 +94,7 @@ def langgraph_agent(
         check(name, graph, has_input=input is not None, idempotent=idempotent)
     elif not callable(graph):
         raise InvalidInput(f"langgraph_agent {name} takes a compiled graph or a function that opens one, not {graph!r}")
-    if deps is not None and not callable(deps):
-        raise InvalidInput(
-            f"langgraph_agent {name}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
-            "context that makes it: deps=lambda ctx: ..."
-        )
+    check_deps(deps, f"langgraph_agent {name}")
     bound = checked_limit(limit, f"langgraph_agent {name}")
     settings = Settings(name, input, output, deps, segment_timeout, idempotent, stream, bound)
 

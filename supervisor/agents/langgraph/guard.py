@@ -24,9 +24,9 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import StateSnapshot
-from pydantic_core import to_jsonable_python
 
-from supervisor.agents.model_arguments import journal_value
+from supervisor.agents.framework import answer_usage
+from supervisor.agents.plain_json import as_shown
 from supervisor.core.ids import canonical_json
 from supervisor.core.usage import Usage
 
@@ -73,7 +73,7 @@ class Decisions:
             found.append(_Decided(call, decision["type"] == "approve"))
             if decision["type"] == "edit":
                 action = decision["edited_action"]
-                edited = call._replace(tool=action["name"], arguments=_plain(action["args"]))
+                edited = call._replace(tool=action["name"], arguments=_shown(action["args"]))
                 found.append(_Decided(edited, may_run=True))
             self._new = {each for each in self._new if each[1] != call.id or not _is_below(each[0], call.graph)}
         for key, found in new.items():
@@ -143,7 +143,7 @@ class Guard(BaseCallbackHandler):
         if call_id is None and "tool_call_id" in known:
             return  # code of the graph calls it, and no model
         node = _node(known)
-        tool, arguments = str((serialized or {}).get("name")), _plain(known.get("inputs") or {})
+        tool, arguments = str((serialized or {}).get("name")), _shown(known.get("inputs") or {})
         call = Asked(call_id, tool, arguments, node.rpartition("|")[0])
         if (why := self._decisions.why_not(call)) is not None:
             raise GraphFailed(why)
@@ -180,18 +180,10 @@ class Guard(BaseCallbackHandler):
 
 
 def _usage_of(message: AIMessage) -> Usage:
-    """Return what an answer of a chat model took. What its provider does not say is not known."""
-    said, about = message.usage_metadata, message.response_metadata
-    model = str(about.get("model_name") or about.get("model") or "")
-    if not said:
-        return Usage(model=model, input_tokens=None, cached_input_tokens=None, output_tokens=None)
-    cached = (said.get("input_token_details") or {}).get("cache_read") or 0
-    return Usage(
-        model=model,
-        input_tokens=said["input_tokens"],
-        cached_input_tokens=cached,
-        output_tokens=said["output_tokens"],
-    )
+    said: Mapping[str, Any] = message.usage_metadata or {}
+    about, details = message.response_metadata, said.get("input_token_details") or {}
+    name = about.get("model_name") or about.get("model")
+    return answer_usage(name, said.get("input_tokens"), details.get("cache_read"), said.get("output_tokens"))
 
 
 def equal_ids(calls: Iterable[Mapping[str, Any]]) -> str | None:
@@ -262,6 +254,6 @@ def _is_in(call: Asked, begun: Asked) -> bool:
     return call.tool == begun.tool and canonical_json(given) == canonical_json(call.arguments)
 
 
-def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments as JSON. What LangChain injects may be anything."""
-    return dict(journal_value(to_jsonable_python(dict(arguments), fallback=repr)))
+def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as people see them. What LangChain injects may be anything."""
+    return {name: as_shown(value) for name, value in arguments.items()}

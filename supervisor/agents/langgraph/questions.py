@@ -19,7 +19,7 @@ from supervisor.agents.framework import name_word, offered_call
 from supervisor.agents.langgraph.guard import Asked, GraphFailed
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, only_error
 from supervisor.core.values import ToolResult
 from supervisor.seam.context import Context
 
@@ -120,7 +120,7 @@ async def _together(functions: Iterable[Callable[[], Awaitable[Any]]]) -> list[A
             for place, function in enumerate(functions):
                 tasks.start_soon(put, place, function)
     except BaseExceptionGroup as group:
-        raise (group.exceptions[0] if len(group.exceptions) == 1 else group) from None
+        raise only_error(group) from None
     return [found[place] for place in sorted(found)]
 
 

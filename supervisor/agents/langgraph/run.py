@@ -309,13 +309,13 @@ class GraphRun:
         }
 
     def _output(self, values: Any) -> Any:
-        if not isinstance(values, dict):
+        names = self._graph.output_channels
+        if isinstance(names, str) or not isinstance(values, dict):  # one value, as that of an `entrypoint`
             return values
         if values.get("structured_response") is not None:
             return values["structured_response"]
         if values.get("messages"):
             return str(values["messages"][-1].text)
-        names = self._graph.output_channels
         return {key: value for key, value in values.items() if key in names}
 
 

@@ -21,19 +21,16 @@ from typing import Any, Final
 
 import anyio
 import msgspec
-from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
-from supervisor.agents.acp.elicitations import AGREED, parts_of
 from supervisor.agents.framework import edit_line
 from supervisor.agents.mcp_proxy.callers import Caller, Offered, OpenCall, Request, key_of
 from supervisor.agents.mcp_proxy.replies import Reply, failed, read_reply, reply_of
 from supervisor.agents.model_arguments import read_arguments
-from supervisor.agents.open_requests import Desk, OpenRequests, nothing
-from supervisor.agents.question_forms import content_of, form_of
+from supervisor.agents.open_requests import Desk, cancel_again, nothing
+from supervisor.agents.question_forms import ask_form, parts_of
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.foreign_tool import foreign_tool
-from supervisor.core.declarations.schemas import schema_of
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.errors import InvalidInput, QuestionUnanswered
 from supervisor.core.values import Policy, ToolResult
@@ -50,7 +47,6 @@ ENDED_AT: Final = "ended_at"
 """The detail of a result that says when the server gave it: the process that delivers it may be a later one."""
 WITHDRAWING_SECONDS: Final = 2.0  # seconds that questions get to be withdrawn when the connection ends
 NO_TALK: Final = "This session only carries the calls of MCP clients. Write to the client itself."
-_STEPS: Final = 100  # a question that waits is reached in fewer
 
 Forward = Callable[[OpenCall, dict[str, Any]], Awaitable[Mapping[str, Any]]]
 """Sends a call to the server and returns its answer. Raises ToolFailed if there is none."""
@@ -132,8 +128,7 @@ class Calls(Desk[OpenCall, Reply]):
     async def ask(self, message: str, form: Mapping[str, Any]) -> Reply:
         """Ask a person what the server asks its client, and return the answer as MCP has it. If this is cancelled, the
         question is withdrawn. Raises InvalidInput for a question that cannot be asked."""
-        if parts := parts_of(form):
-            schema_of(form_of(parts))
+        parts_of(form)
         await self._is_settled.wait()
         if self._closed is not None:
             return {"action": "cancel"}
@@ -177,16 +172,12 @@ class Calls(Desk[OpenCall, Reply]):
 
     async def _serve(self, ctx: Context, server: str) -> None:
         """Carry the calls of MCP clients to the server of this name, as far as people and rules allow them."""
-        saved = msgspec.convert(ctx.saved, Saved) if ctx.saved is not None else Saved()
-        self._open = OpenRequests((request.number, OpenCall(request)) for request in saved.requests)
-        self._open.last = saved.last
+        saved = self._resume(ctx, Saved, OpenCall)
         self._questions = {asked.number: _OpenQuestion(asked) for asked in saved.questions}
         async with anyio.create_task_group() as tasks:
-            for call in list(self._open.values()):
-                tasks.start_soon(self._carry, ctx, call)
             for question in list(self._questions.values()):
                 tasks.start_soon(self._carry, ctx, question)
-                tasks.start_soon(_withdraw, question)
+                tasks.start_soon(cancel_again, question.scope)
             await self._attend(ctx, tasks)
 
     async def _carry(self, ctx: Context, new: "OpenCall | _OpenQuestion") -> None:
@@ -255,12 +246,10 @@ class Calls(Desk[OpenCall, Reply]):
         await self._save(ctx)
 
     async def _answer(self, here: Context, asked: Question) -> Reply:
-        text, parts = f"The MCP server {self._name} asks, in its own words: {asked.message}", parts_of(asked.form)
+        text = f"The MCP server {self._name} asks, in its own words: {asked.message}"
         try:
-            if parts:
-                return {"action": "accept", "content": content_of(await here.ask(text, schema=form_of(parts)), parts)}
-            if await here.ask(text, choices=AGREED) == AGREED[0]:
-                return {"action": "accept", "content": {}}
+            if (content := await ask_form(here, text, asked.form)) is not None:
+                return {"action": "accept", "content": content}
         except (QuestionUnanswered, InvalidInput) as unanswered:  # InvalidInput: of an answer that fits only the schema
             log.info("question.unanswered", reason=str(unanswered))
         return {"action": "decline"}
@@ -268,13 +257,6 @@ class Calls(Desk[OpenCall, Reply]):
     def _saved(self) -> Saved:
         requests = tuple(each.asked for each in self._open.values())
         return Saved(self._open.last, requests, tuple(each.asked for each in self._questions.values()))
-
-
-async def _withdraw(question: _OpenQuestion) -> None:
-    """Withdraw a question that an earlier attempt has asked, when it waits again."""
-    for _ in range(_STEPS):
-        await checkpoint()
-    question.scope.cancel()
 
 
 async def _deliver_later(call: OpenCall) -> None:

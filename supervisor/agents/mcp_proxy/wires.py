@@ -34,18 +34,12 @@ class _Whole(OwnStreams):
             await super()._write(left)
 
 
-class Lines:
+class Lines(Wire):
     """Messages, a line each. A line that is too long ends them."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    async def send(self, message: Message) -> None:
-        await self._wire.send(message)
 
     async def receive(self) -> Message:
         try:
-            return await self._wire.receive()
+            return await super().receive()
         except LineTooLong as error:
             log.error("connection.ended", reason=str(error))
             raise anyio.EndOfStream from None
@@ -55,7 +49,7 @@ class Lines:
 def client_wire(reads: int = 0, writes: int = 1) -> Iterator[Lines]:
     """Give the messages of the client that has started us. `reads`, `writes`: descriptors."""
     with own_streams(_Whole, reads, writes) as streams:
-        yield Lines(Wire(streams))
+        yield Lines(streams)
 
 
 @asynccontextmanager
@@ -65,4 +59,4 @@ async def open_process(command: Sequence[str], folder: str, mark: str) -> AsyncI
     async with open_duplex(
         command, cwd=folder, env=env, mark=mark, stop_timeout=END_OF_INPUT_SECONDS, errors=2
     ) as process:
-        yield Lines(Wire(process))
+        yield Lines(process)

@@ -32,6 +32,7 @@ from supervisor.agents.framework import (
     ToolRaised,
     call_sub_agent,
     calling_sub_agents,
+    check_deps,
     edit_line,
     framework_agent,
     may_end_run,
@@ -52,7 +53,6 @@ try:
         CodeInterpreterTool,
         FileSearchTool,
         FunctionTool,
-        GuardrailFunctionOutput,
         Handoff,
         HostedMCPTool,
         ImageGenerationTool,
@@ -64,7 +64,7 @@ try:
     from agents.run import DEFAULT_MAX_TURNS, AgentRunner
 
     from supervisor.agents.openai_agents.failures import RAISED as RAISED_AGAIN, noting, tells, with_failures
-    from supervisor.agents.openai_agents.io import Connections, Server, StepModel
+    from supervisor.agents.openai_agents.io import Connections, Server, StepModel, step_guardrail
     from supervisor.agents.openai_agents.results import as_sdk_reads, as_text, result_of, with_line
     from supervisor.agents.openai_agents.runner import Refusing, running
     from supervisor.agents.plain_json import as_json
@@ -86,6 +86,7 @@ _HOSTED: Final = (
     WebSearchTool,
 )
 """The tools that the provider runs while it answers."""
+_GUARDS: Final = "guardrails of the run's configuration are steps"
 _SUB_AGENT: Final = "__supervisor_agent__"
 """Marks the function of a tool that calls a sub-agent of ours: that call is its own."""
 
@@ -119,18 +120,16 @@ def openai_agent(
     """
     if not isinstance(agent, Agent):
         raise InvalidInput(f"openai_agent {name} takes an agents.Agent, not {agent!r}")
-    if deps is not None and not callable(deps):
-        raise InvalidInput(
-            f"openai_agent {name}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
-            "context that makes it: deps=lambda ctx: ..."
-        )
+    check_deps(deps, f"openai_agent {name}")
     bound = checked_limit(limit, f"openai_agent {name}")
     settings = _Settings(name, policy, tool_timeout, stream, run_config or RunConfig(), bound)
     _Bridge(settings, None, name).supervised(agent)
 
     async def run(ctx: Context, text: str) -> Any:
         written = WrittenContext(name, deps(ctx) if deps is not None else None)
-        bridge = _Bridge(settings, ctx, name, written=written)
+        own = settings.run_config
+        guards = bool(own.input_guardrails or own.output_guardrails) and await ctx.patched(_GUARDS)
+        bridge = _Bridge(settings._replace(guards=guards), ctx, name, written=written)
         before = ctx.saved_before()
         history = [item for saved in before for item in saved["messages"]]
         bridge.supervised(agent)
@@ -153,7 +152,8 @@ def openai_agent(
                 f"agent {name}: the tool {result.interruptions[0].tool_name} waits for an approval that only the "
                 "provider's side can use; give HostedMCPTool an on_approval_request, or need no approval there"
             )
-        output = as_json(result.final_output, f"the output of agent {name}")
+        final = bridge.outputs.get(str(result.final_output), result.final_output)
+        output = as_json(final, f"the output of agent {name}")
         messages = as_json(result.to_input_list()[len(history) :], f"the messages of agent {name}")
         await ctx.save({"output": output, "messages": messages, "agent": result.last_agent.name})
         return output
@@ -182,6 +182,8 @@ class _Settings(NamedTuple):
     stream: bool
     run_config: RunConfig
     limit: str | None = None
+    guards: bool = False
+    """Whether the guardrails of `run_config` are steps. Those of a run of a former version are not."""
 
 
 class _Bridge:
@@ -205,7 +207,16 @@ class _Bridge:
         self.answers = Answers()
         self.requests = 0
         self.written: dict[str, str] = {}
+        self.outputs: dict[str, Any] = {}
+        """The outputs of tools by what the model is told: one that ends the run is told to no model."""
         self.run_config = replace(settings.run_config, model=None)
+        if settings.guards:
+            self.run_config.input_guardrails = [
+                step_guardrail(self, each) for each in self.run_config.input_guardrails or ()
+            ]
+            self.run_config.output_guardrails = [
+                step_guardrail(self, each) for each in self.run_config.output_guardrails or ()
+            ]
         self.streams = settings.stream
         self.limit = settings.limit
         self.connections = Connections() if connections is None else connections
@@ -234,8 +245,8 @@ class _Bridge:
         copied.model = StepModel(self, self.settings.run_config.model or agent.model)
         copied.handoffs = [self._handoff(each) for each in agent.handoffs]
         copied.mcp_servers = [cast(Any, Server(self, each)) for each in agent.mcp_servers]
-        copied.input_guardrails = [self._guardrail(each) for each in agent.input_guardrails]
-        copied.output_guardrails = [self._guardrail(each) for each in agent.output_guardrails]
+        copied.input_guardrails = [step_guardrail(self, each) for each in agent.input_guardrails]
+        copied.output_guardrails = [step_guardrail(self, each) for each in agent.output_guardrails]
 
         async def get_all_tools(run_context: Any) -> list[Any]:
             tools = await type(copied).get_all_tools(copied, run_context)
@@ -253,27 +264,6 @@ class _Bridge:
             return self.supervised(await handoff.on_invoke_handoff(context, raw))
 
         copied.on_invoke_handoff = invoke
-        return copied
-
-    def _guardrail(self, guardrail: Any) -> Any:
-        """Return a guardrail that is a step: it may ask a model, and its answer must be the same in each attempt."""
-        copied = copy.copy(guardrail)
-
-        async def check(*args: Any) -> GuardrailFunctionOutput:
-            async def body() -> Any:
-                with running(None):
-                    found = guardrail.guardrail_function(*args)
-                    found = await found if inspect.isawaitable(found) else found
-                return {
-                    "info": as_json(found.output_info, "what a guardrail found"),
-                    "is_hit": found.tripwire_triggered,
-                }
-
-            said = await self.ctx.named(self.names.request(f"guardrail {guardrail.get_name()}")).step(body)
-            return GuardrailFunctionOutput(output_info=said["info"], tripwire_triggered=said["is_hit"])
-
-        copied.name = guardrail.get_name()
-        copied.guardrail_function = check
         return copied
 
     def _check(self, path: str, tool: Any) -> None:
@@ -326,7 +316,11 @@ class _Call:
         if result.kind != "ok":
             return above + (await self._told(result))
         if not is_agent:
-            return with_line(above, result.value) if above else result.value
+            if not above:
+                return result.value
+            told = with_line(above, result.value)
+            self._bridge.outputs[str(told)] = result.value
+            return told
         loop = self._bridge
         nested = _Bridge(loop.settings, loop.ctx.branch(self._name), self._path, loop.connections, loop.written_context)
         with running(nested):

@@ -6,8 +6,7 @@ SDK gives the model its text as if the call had succeeded.
 """
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from agents.tool import (
     set_function_tool_failure_error_function,
 )
 
+from supervisor.agents.framework import setting
 from supervisor.core.errors import ToolFailed
 
 _NOT_BEGUN: Final = "Invalid JSON input for tool"
@@ -29,14 +29,9 @@ _NOTED: Final[ContextVar[list[dict[str, Any]] | None]] = ContextVar("supervisor_
 """Gets the details of a failure of the call that this task makes."""
 
 
-@contextmanager
-def noting(failures: list[dict[str, Any]]) -> Iterator[None]:
+def noting(failures: list[dict[str, Any]]) -> AbstractContextManager[None]:
     """Note what fails in this block."""
-    token = _NOTED.set(failures)
-    try:
-        yield
-    finally:
-        _NOTED.reset(token)
+    return setting(_NOTED, failures)
 
 
 def note_result(result: Any) -> Any:

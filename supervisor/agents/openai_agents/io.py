@@ -1,4 +1,4 @@
-"""What the loop of an OpenAI agent reads: its model's answers and the lists of MCP servers are steps.
+"""What the loop of an OpenAI agent reads: its model's answers, its guardrails and the lists of MCP servers are steps.
 
 Rules
 - Each part of a streamed answer is a heartbeat, and its text is shown. The journal has the whole answer, and it is read
@@ -7,6 +7,7 @@ Rules
   reads the journal does not need it. Runs of one process share the connection, and the last one closes it.
 """
 
+import copy
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
-from agents import Model, ModelResponse, RunConfig, Usage
+from agents import GuardrailFunctionOutput, Model, ModelResponse, RunConfig, Usage
 from agents.exceptions import ModelBehaviorError
 from agents.mcp import MCPServerManager
 from agents.models._retry_runtime import provider_managed_retries_disabled
@@ -23,9 +24,11 @@ from openai.types.responses import Response, ResponseCompletedEvent, ResponseFun
 from pydantic import TypeAdapter
 
 from supervisor.agents.busy import telling_busy
-from supervisor.agents.framework import Answers, Names, cannot_stream
+from supervisor.agents.framework import Answers, Names, answer_usage, cannot_stream
 from supervisor.agents.model_arguments import encodable
 from supervisor.agents.openai_agents.failures import note_result
+from supervisor.agents.openai_agents.runner import running
+from supervisor.agents.plain_json import as_json
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.usage import Usage as Spending
 from supervisor.seam.context import Context
@@ -145,6 +148,28 @@ class Server:
         return note_result(await self._server.call_tool(*args, **kwargs))
 
 
+def step_guardrail(loop: Loop, guardrail: Any) -> Any:
+    """Return a guardrail that is a step: it may ask a model, and its answer must be the same in each attempt."""
+    copied = copy.copy(guardrail)
+
+    async def check(*args: Any) -> GuardrailFunctionOutput:
+        async def body() -> Any:
+            with running(None):
+                found = guardrail.guardrail_function(*args)
+                found = await found if inspect.isawaitable(found) else found
+            return {
+                "info": as_json(found.output_info, "what a guardrail found"),
+                "is_hit": found.tripwire_triggered,
+            }
+
+        said = await loop.ctx.named(loop.names.request(f"guardrail {guardrail.get_name()}")).step(body)
+        return GuardrailFunctionOutput(output_info=said["info"], tripwire_triggered=said["is_hit"])
+
+    copied.name = guardrail.get_name()
+    copied.guardrail_function = check
+    return copied
+
+
 class StepModel(Model):
     """The model of a copied agent: each request is a step."""
 
@@ -197,12 +222,9 @@ class StepModel(Model):
 
 
 def _used(said: Usage, model: Any) -> Spending:
-    """Return what a response took. A server that says nothing of its tokens leaves them unknown."""
-    name, requests = model if isinstance(model, str) else "", said.requests or 1
-    if not (said.input_tokens or said.output_tokens):
-        return Spending(name, requests, None, None, None)
-    cached = getattr(said.input_tokens_details, "cached_tokens", None) or 0
-    return Spending(name, requests, said.input_tokens, cached, said.output_tokens)
+    """Return what a response took."""
+    cached = getattr(said.input_tokens_details, "cached_tokens", None)
+    return answer_usage(model, said.input_tokens, cached, said.output_tokens, said.requests or 1)
 
 
 def _dumped(response: ModelResponse) -> dict[str, Any]:

@@ -5,15 +5,15 @@ agents, whose requests and calls are operations. Everywhere else inside an agent
 refused, with the cure. Outside our agents the Runner does what it always did.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Final, NoReturn, Protocol
 
 from agents import Agent, RunConfig
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 
-from supervisor.agents.framework import name_word
+from supervisor.agents.framework import name_word, setting
 from supervisor.core.errors import InvalidInput
 
 
@@ -45,13 +45,8 @@ _loop: Final[ContextVar["Loop | Refusing | None"]] = ContextVar("supervisor_open
 """What the SDK's Runner does in this task; None: what it does without us."""
 
 
-@contextmanager
-def running(loop: "Loop | Refusing | None") -> Iterator[None]:
-    token = _loop.set(loop)
-    try:
-        yield
-    finally:
-        _loop.reset(token)
+def running(loop: "Loop | Refusing | None") -> AbstractContextManager[None]:
+    return setting(_loop, loop)
 
 
 class _Runner(AgentRunner):

@@ -23,7 +23,16 @@ from functools import partial
 from typing import Any, Final
 
 from supervisor.agents.busy import telling_busy
-from supervisor.agents.framework import Answers, Names, call_sub_agent, cannot_stream, framework_agent
+from supervisor.agents.framework import (
+    Answers,
+    Names,
+    answer_usage,
+    call_sub_agent,
+    cannot_stream,
+    check_deps,
+    framework_agent,
+    setting,
+)
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_schema import tool_schema
@@ -61,7 +70,7 @@ try:
 
     from supervisor.agents.plain_json import as_json
     from supervisor.agents.pydantic_ai.leaves import check_call, with_checks
-    from supervisor.agents.pydantic_ai.outside import AskPeople, NoteCalls, events_of
+    from supervisor.agents.pydantic_ai.outside import around, events_of
     from supervisor.agents.pydantic_ai.tools import PART, SUB_AGENT, Tools, outcome_of
     from supervisor.agents.written_context import WrittenContext
 except ImportError as error:
@@ -103,11 +112,7 @@ def pydantic_agent(
     """
     if not isinstance(agent, Agent):
         raise InvalidInput(f"pydantic_agent {name} takes a pydantic_ai.Agent, not {agent!r}")
-    if deps is not None and not callable(deps):
-        raise InvalidInput(
-            f"pydantic_agent {name}: a resumed run cannot make {type(deps).__name__} again; give a function of the "
-            "context that makes it: deps=lambda ctx: ..."
-        )
+    check_deps(deps, f"pydantic_agent {name}")
     if deps is None and agent.deps_type not in (type(None), object):
         raise InvalidInput(
             f"pydantic_agent {name}: the agent has dependencies ({agent.deps_type.__name__}); give a function of the "
@@ -130,7 +135,7 @@ def pydantic_agent(
                 message_history=history or None,
                 deps=durable.written.context,
                 usage_limits=usage_limits,
-                capabilities=[NoteCalls(durable), durable, AskPeople(durable)],
+                capabilities=around(durable, durable),
             )
         output = as_json(result.output, f"the output of agent {name}")
         await ctx.save({"output": output, "messages": _messages_of(result)})
@@ -204,14 +209,12 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
         if whole is None:
             return await self._operation.handler(params)
         heard: list[None] = []
-        token = _HEARD.set(heard)
         try:
-            return await self._operation.handler(params)
+            with setting(_HEARD, heard):
+                return await self._operation.handler(params)
         except Exception as error:
             if heard or not cannot_stream(error):
                 raise
-        finally:
-            _HEARD.reset(token)
         return await whole.handler(params)
 
     def _with_own_id(self, part: Any) -> Any:
@@ -226,16 +229,9 @@ def _without_retries(params: Any) -> Any:
 
 
 def _usage_of(response: ModelResponse) -> Usage:
-    """Return what an answer took. A model that says nothing of its tokens leaves them unknown."""
-    said, model = response.usage, response.model_name or ""
-    if not (said.input_tokens or said.output_tokens):
-        return Usage(model=model, input_tokens=None, cached_input_tokens=None, output_tokens=None)
-    return Usage(
-        model=model,
-        input_tokens=said.input_tokens,
-        cached_input_tokens=said.cache_read_tokens,
-        output_tokens=said.output_tokens,
-    )
+    """Return what an answer took."""
+    said = response.usage
+    return answer_usage(response.model_name, said.input_tokens, said.cache_read_tokens, said.output_tokens)
 
 
 def _label(kind: Any) -> str:
@@ -340,11 +336,8 @@ class _Durability(BaseDurabilityCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
     ) -> Any:
-        token = PART.set(call)
-        try:
+        with setting(PART, call):
             return await handler(args)
-        finally:
-            PART.reset(token)
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests

@@ -13,6 +13,8 @@ from typing import Any, Final
 from pydantic_ai import RunContext
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
 
+from supervisor.agents.framework import setting
+
 
 class ChangedCall(Exception):
     """A toolset has made another call of the one that was shown. It did not run."""
@@ -37,14 +39,12 @@ def expecting(name: str, arguments: Mapping[str, Any], tool: ToolsetTool[Any]) -
     """Let this call, and no other one, reach the innermost toolset in the block. Raises ChangedCall at its end, too: a
     toolset may have caught it."""
     expected = _Expected(name, arguments, tool)
-    token = _expected.set(expected)
     try:
-        yield
+        with setting(_expected, expected):
+            yield
     except Exception:
         if expected.changed is None:
             raise
-    finally:
-        _expected.reset(token)
     if expected.changed is not None:
         raise expected.changed
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, CapabilityPosition
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
@@ -54,41 +54,41 @@ async def _result_of(run: AskedRun, call: ToolCallPart, metadata: Any) -> Any:
         return ToolFailed(str(error))
 
 
-class NoteCalls(AbstractCapability[Any]):
-    """Notes which results the framework asks for, before any other capability sees it."""
+class _Deferred(AbstractCapability[Any]):
+    """Gets the results that the framework asks for before all other capabilities (outermost), or after them."""
 
-    def __init__(self, run: AskedRun) -> None:
-        self._run = run
+    def __init__(
+        self,
+        position: CapabilityPosition,
+        handle: Callable[[DeferredToolRequests], Awaitable[DeferredToolResults | None]],
+    ) -> None:
+        self._position = position
+        self._handle = handle
 
     def get_ordering(self) -> CapabilityOrdering:
-        return CapabilityOrdering(position="outermost")
+        return CapabilityOrdering(position=self._position)
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        self._run.deferred = requests
-        return None
+        return await self._handle(requests)
 
 
-class AskPeople(AbstractCapability[Any]):
-    """Asks people for the results that no other capability has."""
+def around(run: AskedRun, capability: AbstractCapability[Any]) -> list[AbstractCapability[Any]]:
+    """Return a capability of a run between one that notes what the framework asks for, and one that asks people for the
+    results that no capability has."""
 
-    def __init__(self, run: AskedRun) -> None:
-        self._run = run
+    async def note(requests: DeferredToolRequests) -> None:
+        run.deferred = requests
 
-    def get_ordering(self) -> CapabilityOrdering:
-        return CapabilityOrdering(position="innermost")
-
-    async def handle_deferred_tool_calls(
-        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
-    ) -> DeferredToolResults | None:
+    async def ask(requests: DeferredToolRequests) -> DeferredToolResults | None:
         if not requests.calls:
             return None
         said = requests.metadata
-        found = {
-            each.tool_call_id: await _result_of(self._run, each, said.get(each.tool_call_id)) for each in requests.calls
-        }
+        found = {each.tool_call_id: await _result_of(run, each, said.get(each.tool_call_id)) for each in requests.calls}
         return requests.build_results(calls=found)
+
+    return [_Deferred("outermost", note), capability, _Deferred("innermost", ask)]
 
 
 def events_of(run: AskedRun) -> AbstractContextManager[Any]:

@@ -20,11 +20,11 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, RunCancelled,
 from pydantic_ai.messages import ToolCallPart, ToolReturnContent
 from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError
 
 from supervisor.agents.framework import RAISED, Names, ToolRaised, calling_sub_agents, edit_line, may_end_run, name_word
-from supervisor.agents.model_arguments import journal_value, read_arguments
-from supervisor.agents.plain_json import as_json
+from supervisor.agents.model_arguments import read_arguments
+from supervisor.agents.plain_json import as_json, as_shown
 from supervisor.agents.pydantic_ai.leaves import ChangedCall, expecting
 from supervisor.agents.written_context import WrittenContext
 from supervisor.core.declarations.tool_context import ToolContext
@@ -74,7 +74,7 @@ class Tools(WrapperToolset[Any]):
             with calling_sub_agents(call.operations()):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         asks = _ASKS in marks or ctx.tool_call_approved
-        result = await call.make(asks=asks, metadata=_plain(ctx.tool_call_metadata))
+        result = await call.make(asks=asks, metadata=as_shown(ctx.tool_call_metadata))
         if result.details["reason"] == "approval_required":
             result = await call.make(asks=True, metadata=result.details.get("metadata"))
         if result.details["reason"] in RAISED and await may_end_run(self.run.ctx):
@@ -178,7 +178,7 @@ def _signalled(signal: Exception) -> ToolResult[Any]:
         case ApprovalRequired():
             details = _details("approval_required", "none")
             if signal.metadata is not None:
-                details["metadata"] = _plain(signal.metadata)
+                details["metadata"] = as_shown(signal.metadata)
             return ToolResult(kind="error", content="the tool asks for an approval", details=details)
         case CallDeferred():
             details = {**_details("deferred", "maybe"), "metadata": signal.metadata, "kind": signal.kind}
@@ -189,15 +189,6 @@ def _signalled(signal: Exception) -> ToolResult[Any]:
             return ToolResult(kind="error", content=str(signal), details=_details("retry", "maybe"))
         case _:
             return ToolResult(kind="error", content=str(signal), details=_details("failed", "maybe"))
-
-
-def _plain(metadata: Any) -> Any:
-    """Return what a tool says to a person as JSON, in which a value of a type of its own is its text."""
-    try:
-        found = to_jsonable_python(metadata, fallback=repr)
-    except ValueError:
-        found = repr(metadata)
-    return journal_value(found)
 
 
 def _details(reason: str, effect: str) -> dict[str, Any]:

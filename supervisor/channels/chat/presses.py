@@ -12,6 +12,7 @@ Rules
 - `decision_of` is the only way from a code to a decision. It raises InvalidInput for a code that does not fit.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -21,16 +22,16 @@ from supervisor.channels.wording.granting import (
     APPROVE as APPROVE,
     HOW_LONG,
     allowance_label,
-    allowance_text,
     approve_for,
     grant_text,
 )
+from supervisor.channels.wording.lengths import length
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.questions import is_yes_or_no, read_answer
 from supervisor.core.encoding import read_exact
 from supervisor.core.errors import InvalidInput
 from supervisor.core.text.visible import json_text, visible
-from supervisor.core.values import Answer, Approval, Approve, Decision, Deny
+from supervisor.core.values import Answer, Approval, Approve, Decision, Deny, Option
 
 EDIT: Final = "edit"
 DENY: Final = "deny"
@@ -77,8 +78,9 @@ def buttons_of(approval: Approval) -> list[Button]:
         for place, option in enumerate(approval.options)
     ]
     ending = [
-        Button(code=f"{ALLOW}.{place}", label=allowance_label(each), grants=allowance_text(approval, each))
+        Button(code=f"{ALLOW}.{place}", label=allowance_label(each), grants=grant_text(approval, option, each))
         for place, each in enumerate(approval.allowances)
+        for option in [Option("session", each.pattern)]
     ]
     return [
         *granting[:1],
@@ -93,6 +95,23 @@ def buttons_of(approval: Approval) -> list[Button]:
 def unseen_buttons(buttons: list[Button]) -> list[Button]:
     """Return the buttons of a card that does not show the whole request."""
     return [button for button in buttons if not says_yes(button.code)]
+
+
+def fitting_buttons(
+    approval: Approval, *, most: int, form: int, each: int, room: int, size: Callable[[Button], int]
+) -> tuple[list[Button], int]:
+    """Return the buttons that a card can have, and the number of the others: with more than `most` there is one for a
+    typed answer, and no rule is cut. `form`: UTF-16 units of a form's text; `each` and `room`: of the rule of one
+    button, and of those of all; `size`: those that the rule of a button takes."""
+    buttons = buttons_of(approval)
+    kept = buttons if len(buttons) <= most else [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]]
+    fitting: list[Button] = []
+    for button in kept:
+        shown = size(button) if button.grants else 0
+        if shown <= min(each, room) and (button.code != EDIT or length(form_of(EDIT, approval).text) <= form):
+            room -= shown
+            fitting.append(button)
+    return fitting, len(buttons) - len(fitting)
 
 
 def says_yes(code: str) -> bool:

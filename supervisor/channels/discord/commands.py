@@ -3,7 +3,7 @@
 Only the person who used a command sees its answer, except for what they say to a session.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from supervisor.channels.chat.acts import Answer
 from supervisor.channels.chat.verbs import Serving
@@ -16,67 +16,48 @@ from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.errors import NotFound
 from supervisor.core.text.visible import visible
 
+
+def _text(name: str, description: str, *, required: bool = True) -> dict[str, Any]:
+    return {"name": name, "description": description, "type": 3, "required": required}
+
+
+def _command(name: str, description: str, *options: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "description": description, "type": 1, **({"options": list(options)} if options else {})}
+
+
+_ID: Final = _text("id", "The approval's id")
 COMMANDS: Final = (
-    {"name": "pending", "description": "List the approvals that wait for a person", "type": 1},
-    {
-        "name": "approve",
-        "description": "Approve one call, once",
-        "type": 1,
-        "options": [{"name": "id", "description": "The approval's id", "type": 3, "required": True}],
-    },
-    {
-        "name": "deny",
-        "description": "Deny one call; the agent is told and goes on",
-        "type": 1,
-        "options": [
-            {"name": "id", "description": "The approval's id", "type": 3, "required": True},
-            {"name": "reason", "description": "The reason, for the agent", "type": 3, "required": False},
-        ],
-    },
-    {
-        "name": "ack",
-        "description": "Say that you are on what waits: no reminder of it for half an hour",
-        "type": 1,
-        "options": [{"name": "id", "description": "Only this approval", "type": 3, "required": False}],
-    },
-    {
-        "name": "snooze",
-        "description": "Hear nothing of what waits now for a while; others do",
-        "type": 1,
-        "options": [{"name": "text", "description": "30m, 2h, or 07:00", "type": 3, "required": True}],
-    },
-    {
-        "name": "start",
-        "description": "Start the agent in a new thread",
-        "type": 1,
-        "options": [{"name": "text", "description": "What it is to do", "type": 3, "required": True}],
-    },
-    {
-        "name": "say",
-        "description": "Write to the session of this thread, answer its question, or say yes or no",
-        "type": 1,
-        "options": [{"name": "text", "description": "The message", "type": 3, "required": True}],
-    },
-    {
-        "name": "stop",
-        "description": "Cancel the session of this thread, and everything that it has started",
-        "type": 1,
-        "options": [{"name": "id", "description": "The id of another session", "type": 3, "required": False}],
-    },
-    {
-        "name": "answer",
-        "description": "Answer an agent's question",
-        "type": 1,
-        "options": [
-            {"name": "id", "description": "The question's id", "type": 3, "required": True},
-            {
-                "name": "text",
-                "description": "The answer, in the form that the question asks for",
-                "type": 3,
-                "required": True,
-            },
-        ],
-    },
+    _command("pending", "List the approvals that wait for a person"),
+    _command("approve", "Approve one call, once", _ID),
+    _command(
+        "deny",
+        "Deny one call; the agent is told and goes on",
+        _ID,
+        _text("reason", "The reason, for the agent", required=False),
+    ),
+    _command(
+        "ack",
+        "Say that you are on what waits: no reminder of it for half an hour",
+        _text("id", "Only this approval", required=False),
+    ),
+    _command("snooze", "Hear nothing of what waits now for a while; others do", _text("text", "30m, 2h, or 07:00")),
+    _command("start", "Start the agent in a new thread", _text("text", "What it is to do")),
+    _command(
+        "say",
+        "Write to the session of this thread, answer its question, or say yes or no",
+        _text("text", "The message"),
+    ),
+    _command(
+        "stop",
+        "Cancel the session of this thread, and everything that it has started",
+        _text("id", "The id of another session", required=False),
+    ),
+    _command(
+        "answer",
+        "Answer an agent's question",
+        _text("id", "The question's id"),
+        _text("text", "The answer, in the form that the question asks for"),
+    ),
 )
 _NO_AGENT: Final = Answer("This supervisor has no agent to talk to in Discord. You can decide its cards here.")
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from supervisor.channels.chat.modal_fields import ModalField, modal_fields
-from supervisor.channels.chat.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.chat.presses import EXPLAIN, Button, fitting_buttons, form_of, unseen_buttons
 from supervisor.channels.wording.cards import (
     decided,
     draw,
@@ -205,21 +205,12 @@ def read_custom_id(text: str) -> tuple[str, str] | None:
 
 def _that_fit(approval: Approval) -> tuple[list[Button], int]:
     """Return the buttons that fit, and the number of the others."""
-    buttons = buttons_of(approval)
-    if len(buttons) > IN_A_ROW * ROWS:
-        return [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
-    fitting: list[Button] = []
-    room = GRANTS_UNITS
-    for button in buttons:
-        shown = length(code_block(button.grants, 10**9)) if button.grants else 0
-        if shown <= min(room, FIELD) and _form_fits(button, approval):
-            room -= shown
-            fitting.append(button)
-    return fitting, len(buttons) - len(fitting)
 
+    def size(button: Button) -> int:
+        return length(code_block(button.grants, 10**9))
 
-def _form_fits(button: Button, approval: Approval) -> bool:
-    return button.code != EDIT or length(form_of(EDIT, approval).text) <= MODAL_TEXT
+    most, room = IN_A_ROW * ROWS, GRANTS_UNITS
+    return fitting_buttons(approval, most=most, form=MODAL_TEXT, each=FIELD, room=room, size=size)
 
 
 def _row(buttons: list[Button], approval: Approval) -> Message:

@@ -10,7 +10,7 @@ Rules
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -82,7 +82,8 @@ def _read(payload: Payload) -> DiscordPress | SlashCommand | None:
                 options = {option["name"]: str(option["value"]) for option in data.get("options", ())}
                 where = {"id": payload.get("id", "0"), "place": payload.get("channel_id") or "0"}
                 where |= {"text": _written(data["name"], options, where["place"]), "options": options}
-                return _typed(SlashCommand, name=data["name"], user=user, token=token, **where)
+                said = {"name": data["name"], "user": user, "token": token, **where}
+                return msgspec.convert(said, SlashCommand)
             case 3 | 5 as kind:
                 ids = read_custom_id(data["custom_id"])
                 text, fields = _filled(data) if kind == 5 else (None, None)
@@ -91,20 +92,13 @@ def _read(payload: Payload) -> DiscordPress | SlashCommand | None:
                 code, approval = ids
                 card = _card(payload)
                 said = {"user": user, "token": token, "text": text, "fields": fields, "card": card}
-                return _typed(DiscordPress, code=code, approval=approval, **said)
+                return msgspec.convert({"code": code, "approval": approval, **said}, DiscordPress)
             case _:
                 return None
     except (KeyError, IndexError):
         return None
     except (TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"this is not an interaction of Discord's: {error}") from None
-
-
-T = TypeVar("T")
-
-
-def _typed(kind: type[T], **fields: Any) -> T:
-    return msgspec.convert(fields, kind)
 
 
 def _written(name: str, options: Mapping[str, str], place: str) -> str:

@@ -20,7 +20,7 @@ import httpx
 import msgspec
 
 from supervisor.channels.chat.refusals import Meaning, Refused
-from supervisor.system.http_requests import HttpClient, HttpReply
+from supervisor.system.http_requests import HttpClient, HttpReply, reaching
 
 REQUEST_TIMEOUT_SECONDS: Final = 10.0  # seconds that one request may take
 EPOCH: Final = 1_420_070_400_000  # UNIX time in milliseconds from which ids count
@@ -139,7 +139,8 @@ class DiscordRest:
                 raise ConnectionRefusedError(f"Discord takes no {method} for {pause:g} s")
             async with kind.turn:
                 await anyio.sleep(max(kind.pause, self._all.pause))
-                reply = await self._request(method, path, sent, params)
+                with reaching("Discord"):
+                    reply = await self._client.request(method, path, sent, params=params)
                 if reply.status == 429 and not waits:  # it limits no other request
                     raise ConnectionRefusedError(f"Discord takes no {method} for {_seconds_to_wait(reply):g} s")
                 (self._all if "x-ratelimit-global" in reply.headers else kind).note(reply)
@@ -153,14 +154,6 @@ class DiscordRest:
             return msgspec.json.decode(reply.content) if reply.content else None
         except (msgspec.MsgspecError, RecursionError):  # it is cut, or a proxy's
             raise OSError(f"Discord cannot answer now: {reply.status}, and not in its form") from None
-
-    async def _request(self, method: str, path: str, sent: bytes, params: Mapping[str, str | int] | None) -> HttpReply:
-        try:
-            return await self._client.request(method, path, sent, params=params)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise ConnectionRefusedError(f"Discord cannot be reached: {error!r}") from error
-        except httpx.RequestError as error:
-            raise OSError(f"Discord's answer broke off: {error!r}") from error
 
     def _find_kind(self, method: str, path: str) -> _Kind:
         """Return the kind of a request: all messages of a channel are of one."""

@@ -37,13 +37,7 @@ class DiscordSettings(ChannelSettings, frozen=True, kw_only=True):
                 yield key, "an id has only digits; Developer Mode, then Copy ID, shows it"
         if not _KEY.fullmatch(self.public_key):
             yield "public_key", "64 hexadecimal digits, on the application's General Information page"
-        yield from setup.agent_problems("agent", self.agent)
-        if self.agent is not None and setup.name != Discord.name:  # the ids of sessions do not name the channel
-            yield (
-                "agent",
-                f"only [channels.{Discord.name}] has conversations; other channels of its kind have cards only",
-            )
-        yield from setup.mention_problems("mention", self.mention)
+        yield from setup.talk_problems(Discord.name, self.agent, self.mention)
 
     def make(self, setup: ChannelSetup) -> Discord:
         return Discord(
@@ -53,7 +47,7 @@ class DiscordSettings(ChannelSettings, frozen=True, kw_only=True):
             public_key=self.public_key,
             conversation=self.conversation,
             people=setup.people,
-            agent=None if self.agent is None else setup.agents[self.agent],
+            agent=setup.find_agent(self.agent),
             link=setup.link,
             mention=self.mention,
             base_url=self.base_url,

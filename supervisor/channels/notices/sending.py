@@ -4,7 +4,8 @@ Rules
 - A redirect is an error: what a notice says is for the address that the operator chose.
 - A request that was not answered may have arrived (OSError); a refused connection has not (ConnectionRefusedError).
   The caller tries again with back-off, under the same id.
-- No error contains the address, its query or a header: they may hold secrets. `HttpClient` keeps the path out of logs.
+- No error contains more of the address than its host, or a header: they may hold secrets. `HttpClient` keeps the path
+  out of logs.
 - At most LARGEST bytes of an answer are read. A notice is taken when its status says so, however long its answer is.
 """
 
@@ -16,7 +17,7 @@ import anyio
 import httpx
 
 from supervisor.channels.sdk import Channel, Supervisor, SupervisorError
-from supervisor.system.http_requests import HttpClient, HttpReply
+from supervisor.system.http_requests import HttpClient, HttpReply, reaching
 
 Detail = Literal["link", "full"]
 
@@ -64,12 +65,8 @@ class Notice(Channel):
 
     async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> HttpReply:
         """Return the answer to a request. Raises Refused, ConnectionRefusedError, OSError."""
-        try:
+        with reaching(self.name):
             reply = await self._client.request(method, path, body, headers=headers)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-            raise ConnectionRefusedError(f"{self.name} cannot be reached: {type(error).__name__}") from None
-        except httpx.RequestError as error:
-            raise OSError(f"the answer of {self.name} broke off: {type(error).__name__}") from None
         if reply.status >= 500:
             raise OSError(f"{self.name} cannot answer now: {reply.status}")
         if not reply.is_success:

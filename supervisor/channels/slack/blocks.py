@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from supervisor.channels.chat.modal_fields import ModalField, modal_fields
-from supervisor.channels.chat.presses import EDIT, EXPLAIN, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.chat.presses import EXPLAIN, Button, fitting_buttons, form_of, unseen_buttons
 from supervisor.channels.chat.prose import pieces
 from supervisor.channels.wording.cards import (
     decided,
@@ -223,16 +223,11 @@ def _input(field: ModalField) -> Block:
 
 
 def _that_fit(approval: Approval) -> tuple[list[Button], int]:
-    """Return the buttons that fit, and the number of the others, which are too long to be shown whole."""
-    buttons = buttons_of(approval)
-    if len(buttons) > BUTTONS * ROWS:
-        return [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
-    fitting = [button for button in buttons if length(button.grants) <= CONFIRM and _form_fits(button, approval)]
-    return fitting, len(buttons) - len(fitting)
-
-
-def _form_fits(button: Button, approval: Approval) -> bool:
-    return button.code != EDIT or length(form_of(EDIT, approval).text) <= FORM_TEXT
+    """Return the buttons that fit, and the number of the others."""
+    most, room = BUTTONS * ROWS, BUTTONS * ROWS * CONFIRM
+    return fitting_buttons(
+        approval, most=most, form=FORM_TEXT, each=CONFIRM, room=room, size=lambda button: length(button.grants)
+    )
 
 
 def _button(button: Button, approval: str) -> Block:

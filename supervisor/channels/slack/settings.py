@@ -36,10 +36,7 @@ class SlackSettings(ChannelSettings, frozen=True, kw_only=True):
         for key, named, form in (("app", self.app, "A"), ("team", self.team, "[TE]")):
             if named is not None and not re.fullmatch(form + "[A-Z0-9]+", named):
                 yield key, f"write an id, such as {form[0] if key == 'app' else 'T'}012AB3CD, no name"
-        yield from setup.agent_problems("agent", self.agent)
-        if self.agent is not None and setup.name != Slack.name:  # the ids of sessions do not name the channel
-            yield "agent", f"only [channels.{Slack.name}] has conversations; other channels of its kind have cards only"
-        yield from setup.mention_problems("mention", self.mention)
+        yield from setup.talk_problems(Slack.name, self.agent, self.mention)
         if not any(self.has_secret(way, setup) for way in (SIGNING, APP)):
             over_http, socket_mode = (way.variable(setup.name) for way in (SIGNING, APP))
             why = f"buttons would not work; set {over_http} (requests over HTTP) or {socket_mode} (Socket Mode) in the "
@@ -53,7 +50,7 @@ class SlackSettings(ChannelSettings, frozen=True, kw_only=True):
             app_token=self.take_secret(APP, setup) or None,
             conversation=self.conversation,
             people=setup.people,
-            agent=None if self.agent is None else setup.agents[self.agent],
+            agent=setup.find_agent(self.agent),
             link=setup.link,
             app=self.app,
             team=self.team,

@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 from supervisor.channels.chat.refusals import Meaning, Refused
-from supervisor.system.http_requests import HttpClient
+from supervisor.system.http_requests import HttpClient, reaching
 
 LONGEST_SECONDS: Final = 60.0
 """The longest pause that is waited for. After a longer one the caller tries again by itself."""
@@ -151,13 +151,9 @@ class BotApi:
 
     async def _request(self, method: str, arguments: dict[str, Any], wait: float) -> _Answer:
         timeout = httpx.Timeout(self.timeout, read=self.timeout + wait)
-        try:
-            body = msgspec.json.encode(arguments)
+        body = msgspec.json.encode(arguments)
+        with reaching("Telegram"):
             reply = await self._client.request("POST", f"{self._bot}/{method}", body, timeout=timeout)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-            raise ConnectionRefusedError(f"Telegram cannot be reached: {error!r}") from error
-        except httpx.RequestError as error:
-            raise OSError(f"Telegram's answer broke off: {error!r}") from error
         if reply.status >= 500:
             raise OSError(f"Telegram cannot answer now: {reply.status}")
         try:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from supervisor.channels.chat.filling import FILL, Fill
 from supervisor.channels.chat.interview import Prompt
-from supervisor.channels.chat.presses import EDIT, EXPLAIN, FORMS, REPLY, Button, buttons_of, form_of, unseen_buttons
+from supervisor.channels.chat.presses import EXPLAIN, FORMS, Button, fitting_buttons, form_of, unseen_buttons
 from supervisor.channels.wording.cards import (
     decided,
     draw,
@@ -69,8 +69,8 @@ Mentioned = Sequence[tuple[str, str]]
 
 _REFERENCE: Final = re.compile(rf"(?:({'|'.join(FORMS)}|{re.escape(FILL)}[0-9a-f]{{6}}) )?({APPROVAL_ID})")
 _BYLINE: Final = re.compile(r".+ #([0-9]{1,18})")
-_TRAPS: Final = re.compile(r"(?<![\w`])[@#$](?=\w)[\w@]+|(?<![\w/<>])/[A-Za-z0-9_]{1,64}(?:@\w+)?(?![\w/<>])")
-"""What Telegram would make a mention, a tag, or a command that a tap sends."""
+_TRAPS: Final = re.compile(r"(?<!\w)[@#$]\w[\w@#$]*|(?<![\w/<>])/\w++(?:[@#$]\w++)*+(?![\w/<>])")
+"""What Telegram would make a mention, a tag, or a command that a tap sends. Of doubtful letters all count."""
 _NO_PREVIEW: Final = {"is_disabled": True}
 
 
@@ -311,23 +311,14 @@ def _instant(at: datetime) -> str:
 
 def _that_fit(approval: Approval) -> tuple[list[Button], int]:
     """Return the buttons that fit, and the number of the others."""
-    buttons = buttons_of(approval)
-    if len(buttons) > BUTTONS:
-        buttons, more = [Button(code=REPLY, label="Answer…", tone="yes"), buttons[-1]], len(buttons)
-    else:
-        more = 0
-    fitting: list[Button] = []
+
+    def size(button: Button) -> int:
+        return length(f"{button.label}: {button.grants}\n")
+
     room = GRANTS_UNITS
-    for button in buttons:
-        shown = length(f"{button.label}: {button.grants}\n") if button.grants else 0
-        if shown <= room and len(_data(button, approval)) <= DATA_BYTES and _form_fits(button, approval):
-            room -= shown
-            fitting.append(button)
-    return fitting, more + len(buttons) - len(fitting)
-
-
-def _form_fits(button: Button, approval: Approval) -> bool:
-    return button.code != EDIT or length(form_of(EDIT, approval).text) <= TEXT - 500
+    found, more = fitting_buttons(approval, most=BUTTONS, form=TEXT - 500, each=room, room=room, size=size)
+    fitting = [button for button in found if len(_data(button, approval)) <= DATA_BYTES]
+    return fitting, more + len(found) - len(fitting)
 
 
 def _data(button: Button, approval: Approval) -> bytes:

@@ -34,10 +34,9 @@ class TelegramSettings(ChannelSettings, frozen=True, kw_only=True):
         for person in setup.people:
             if not re.fullmatch("[0-9]+", written := person.identities.get(setup.name, "0")):
                 yield "", f"{written!r} of people.{person.name} is no numeric id; the bot tells it to them: /id"
-        yield from setup.agent_problems("agent", self.agent)
         if self.agent is not None and len(setup.name) > NAME:
             yield "agent", f"the ids of its sessions would be too long: give the channel a name of {NAME} characters"
-        yield from setup.mention_problems("mention", self.mention)
+        yield from setup.talk_problems("", self.agent, self.mention)
 
     def make(self, setup: ChannelSetup) -> Telegram:
         return Telegram(
@@ -47,6 +46,6 @@ class TelegramSettings(ChannelSettings, frozen=True, kw_only=True):
             people=setup.people,
             link=setup.link,
             mention=self.mention,
-            agent=None if self.agent is None else setup.agents[self.agent],
+            agent=setup.find_agent(self.agent),
             base_url=self.base_url,
         )

@@ -1,5 +1,5 @@
 """The terminal as a channel: cards with keys at an interactive terminal, plain lines elsewhere."""
 
-from supervisor.channels.terminal.channel import Terminal, login_name
+from supervisor.channels.terminal.channel import Terminal
 
-__all__ = ["Terminal", "login_name"]
+__all__ = ["Terminal"]

@@ -13,7 +13,6 @@ Rules
 - A decision carries the id of the card that was shown and goes through the Supervisor that `serve` was given.
 """
 
-import getpass
 import os
 import shlex
 import signal
@@ -40,6 +39,7 @@ from supervisor.seam.channel import Channel
 from supervisor.seam.runs import ActivityWatch
 from supervisor.seam.shown import until_shown
 from supervisor.seam.supervisor import Supervisor
+from supervisor.system.identity import current_user
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -60,14 +60,6 @@ def pause_after(took: float) -> float:
     return max(LOOK_AGAIN_SECONDS, 20 * took)
 
 
-def login_name() -> str:
-    """Return the name under which this person's decisions are recorded by default."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
-
-
 class Terminal(Channel):
     """Ask the person at this terminal.
 
@@ -86,7 +78,7 @@ class Terminal(Channel):
         interactive: bool = True,
     ) -> None:
         self._editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
-        self._desk = Desk(by or login_name(), settle, has_editor=bool(self._editor))
+        self._desk = Desk(by or current_user(), settle, has_editor=bool(self._editor))
         self._store = None if store is None else os.fspath(store)
         self._may_ask = interactive
         self._is_open = False
@@ -271,7 +263,7 @@ class Terminal(Channel):
     def _show_whole(self, approval: str) -> None:
         from supervisor.channels.terminal.screen import draw_face
 
-        self._console.print(draw_face(self._desk, self._desk.pending[approval], _now()))
+        self._console.print(draw_face(self._desk, self._desk.pending[approval], _now(), self._console.width))
         self._desk.whole.add(self._desk.face)
 
     async def _keep_fresh(self) -> None:

@@ -18,14 +18,12 @@ Rules
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
-from supervisor.channels.chat.interview import Interview
+from supervisor.channels.chat.interview import Interview, interview_of
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.talk import Say, Talk
 from supervisor.channels.wording.cards import NUMBERS
-from supervisor.channels.wording.form_words import fields_of
 from supervisor.channels.wording.granting import Grant, grants
 from supervisor.core.approvals.chat_words import read_word
 from supervisor.core.approvals.questions import check_answer, is_yes_or_no, read_answer
@@ -285,10 +283,9 @@ class Desk:
         """Begin to fill in the fields of an approval, or go on; returns False for one without fields."""
         shown = replace(asked, arguments=self.edited.get(asked.id, asked.arguments))
         if asked.id not in self.forms:
-            field = fields_of(shown)
-            if field is None or field.kind == "json":
+            if (form := interview_of(shown)) is None:
                 return False
-            self.forms[asked.id] = Interview(field, UNSET if asked.kind == "question" else shown.arguments)
+            self.forms[asked.id] = form
         self._ask(asked.id)
         return True
 

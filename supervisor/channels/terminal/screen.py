@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Final
 
 from rich.box import ROUNDED
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.segment import Segment, Segments
@@ -25,7 +25,7 @@ from rich.text import Text
 from supervisor.channels.terminal.desk import Desk
 from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.tree import draw_tree
-from supervisor.channels.wording.cards import GUTTER, Card, make_card, path_text, summary
+from supervisor.channels.wording.cards import GUTTER, Card, make_card, path_text, summary, with_gutter
 from supervisor.channels.wording.form_words import has_form
 from supervisor.channels.wording.granting import HOW_LONG, reach
 from supervisor.core.approvals.facts import ago
@@ -38,6 +38,9 @@ _ROWS_OF_LIST: Final = 5
 """Rows for other pending approvals; one more row counts the rest."""
 _ROWS_OF_LINE: Final = 4
 """Rows for the line that a person types."""
+_LONGEST_LABEL: Final = 30
+"""Cells of the column of labels, at most, and no more than a third of the screen. A longer label is folded, and each
+further line of it has a gutter: an argument may have any name, which hides no value and imitates no line of ours."""
 _STOP: Final = ("Ctrl-C", "stop for now")
 _NEXT: Final = "Enter next   Up back   Esc later"
 _LABELS: Final = {
@@ -71,7 +74,7 @@ def draw(desk: Desk, console: Console, now: datetime) -> RenderableType:
     if approval is None:
         return Text()
     card = make_card(approval, now, edited=desk.edited.get(approval.id))
-    lines = console.render_lines(draw_face(desk, approval, now, _title(desk)), pad=False)
+    lines = console.render_lines(draw_face(desk, approval, now, console.width, _title(desk)), pad=False)
     keys = console.render_lines(_below(desk, console.width, _keys(desk, card)), pad=False)
     keys = keys[-max(1, console.height - 3) :]
     room = console.height - 1 - len(keys)
@@ -109,11 +112,11 @@ def _below(desk: Desk, width: int, keys: RenderableType | None = None) -> Render
     return Group(*rows) if keys is None else Group(*rows, keys)
 
 
-def draw_face(desk: Desk, approval: Approval, now: datetime, title: str = "") -> RenderableType:
+def draw_face(desk: Desk, approval: Approval, now: datetime, width: int = 80, title: str = "") -> RenderableType:
     """Return what is shown of the selected approval: its card, or the patterns of a scope wider than once."""
     if desk.granting is not None:
         return _draw_grants(desk, approval, desk.granting)
-    return draw_card(make_card(approval, now, edited=desk.edited.get(approval.id)), title)
+    return draw_card(make_card(approval, now, edited=desk.edited.get(approval.id)), width, title)
 
 
 def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType:
@@ -121,7 +124,7 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
     found.add_column(style=f"bold {CALM}")
     found.add_column(overflow="fold")
     for number, grant in enumerate(desk.wider, 1):
-        found.add_row(str(number), Text(_gutter(grant.pattern), style="bold"))
+        found.add_row(str(number), Text(with_gutter(grant.pattern), style="bold"))
         ends = "" if grant.allowance is None else f"{grant.words}: "
         found.add_row("", Text(f"{ends}{grant.covers}", style="dim"))
     head = Text(f"{path_text(approval.path)} asks to call {visible(approval.tool)}: what may run without asking?")
@@ -136,21 +139,25 @@ def _draw_grants(desk: Desk, approval: Approval, scope: Scope) -> RenderableType
     )
 
 
-def draw_card(card: Card, title: str = "") -> RenderableType:
-    """Return a card with its facts and the effect of each choice."""
-    width = max((cell_len(fact.label) for fact in card.facts if not fact.is_default), default=0)
+def draw_card(card: Card, width: int = 80, title: str = "") -> RenderableType:
+    """Return a card with its facts and the effect of each choice, for a screen of so many cells."""
+    most = max(6, min(_LONGEST_LABEL, width // 3))
+    labels = (cell_len(fact.label) for fact in card.facts if not fact.is_default)
+    least = min(most, max(labels, default=0))
     tables: list[Table] = []  # the labels of default values are long, and would take room from the others
     for has_default, facts in groupby(card.facts, lambda fact: fact.is_default):
         tables.append(table := Table.grid(padding=(0, 1)))
-        table.add_column(style="dim", no_wrap=True, min_width=width)
+        table.add_column(style="dim", no_wrap=True, min_width=least)
         table.add_column(overflow="fold")
         for fact in facts:
             is_first = fact.kind in ("command", "question") or (fact.kind == "ours" and fact.name == "edited")
             style = "bold" if is_first else "dim" if has_default else ""
-            table.add_row(Text(fact.label), Text(_gutter(fact.text), style=style))
+            label, *more = chop_cells(fact.label, most - len(GUTTER)) if cell_len(fact.label) > most else [fact.label]
+            folded = "".join(f"\n{GUTTER}{each}" for each in more)
+            table.add_row(Text(label + folded), Text(with_gutter(fact.text), style=style))
     choices = Table.grid(padding=(0, 1))
     choices.add_column(style=f"bold {CALM}")
-    choices.add_column(style="bold")
+    choices.add_column(style="bold", overflow="fold")
     choices.add_column(style="dim", overflow="fold")
     for choice in card.choices:
         choices.add_row(choice.key, choice.word, choice.effect)
@@ -162,10 +169,6 @@ def draw_card(card: Card, title: str = "") -> RenderableType:
         box=ROUNDED,
         border_style=CALM,
     )
-
-
-def _gutter(text: str) -> str:
-    return text if "\n" not in text else "\n".join(GUTTER + line for line in text.split("\n"))
 
 
 def _title(desk: Desk) -> str:

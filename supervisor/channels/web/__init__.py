@@ -13,7 +13,7 @@
     triggers   signed requests that start agents
 
 How to add
-- **An endpoint of the API**: an `Endpoint` in a table (`api.ENDPOINTS`, ...). Role, CSRF, types and OpenAPI follow.
+- **An endpoint of the API**: a handler, and `@ENDPOINTS.add(...)` above it. Role, CSRF, types and OpenAPI follow.
 - **A page**: a line in `pages.routes.PAGES`, a function of a `Visit` (who asks, the form they sent, the supervisor),
   and a template; its model is pure. Our script puts `csrf` into every form. `rendering` escapes everything and gives
   each page its content security policy; the page's script uses the API under the same cookie.

@@ -4,8 +4,6 @@ Rules
 - The credential of a request names the person who decides, never a name in its body.
 - The status of a decision (A3): 200 it counts, or repeats the decision that counts; 404 unknown; 409 another decision
   counts, with its person and time; 410 expired or withdrawn; 202 recorded, with a result that is not known yet.
-
-The module is longer than 400 lines because half of it is the table of its endpoints.
 """
 
 from collections.abc import Collection
@@ -15,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, cursor_of_now, json_document, page_document
+from supervisor.channels.web.endpoints import Call, Endpoints, cursor_of_now, json_document, page_document
 from supervisor.channels.web.problems import DECISION_STATUS, Problem
 from supervisor.channels.web.schemas import (
     AcknowledgeBody,
@@ -60,16 +58,18 @@ from supervisor.core.values import Answer, Approve, Decision, DecisionResult, De
 from supervisor.seam import commands
 from supervisor.seam.runs import Page
 
-_BESIDE: Final = ("scope", "pattern", "uses", "until", "minutes", "arguments", "seen", "reason", "value")
 _GOES_WITH: Final = {
     "approve": {"scope", "pattern", "uses", "until", "minutes", "arguments", "seen"},
     "deny": {"reason", "scope", "pattern"},
     "answer": {"value"},
 }
 """The further fields of a decision; null means that a field is absent."""
+ENDPOINTS: Final = Endpoints()
 
 
+@ENDPOINTS.add("GET /api/sessions", {200: page_of(SessionDocument, "SessionPage")}, query=SessionQuery)
 async def list_sessions(call: Call) -> Response:
+    """List sessions, parents before children."""
     query: SessionQuery = call.query
     page = await call.supervisor.find_sessions(
         is_open=query.open,
@@ -85,7 +85,9 @@ async def list_sessions(call: Call) -> Response:
     return page_document(page, session_document)
 
 
+@ENDPOINTS.add("POST /api/sessions", {201: Started, 200: Started}, command=commands.Start, body=StartBody)
 async def start_session(call: Call) -> Response:
+    """Start an agent; idempotent by `session`."""
     body: StartBody = call.body
     given = () if body.input is msgspec.UNSET else (body.input,)
     budget = None if body.budget is None else body.budget.made()
@@ -96,19 +98,25 @@ async def start_session(call: Call) -> Response:
     return json_document(Started(run.session, run.number), 201 if run.is_new else 200)
 
 
+@ENDPOINTS.add("GET /api/sessions/{id}", {200: SessionDocument})
 async def get_session(call: Call) -> Response:
+    """A session as it is now, with the pending approvals in it and below it."""
     view = await call.supervisor.get_session(call.path("id"))
     call.show(*view.pending_approvals)
     return json_document(session_document(view))
 
 
+@ENDPOINTS.add("GET /api/sessions/{id}/journal", {200: page_of(EventDocument, "JournalPage")}, query=JournalQuery)
 async def get_journal(call: Call) -> Response:
+    """The journal of a session."""
     query: JournalQuery = call.query
     page = await call.supervisor.find_entries(call.path("id"), tree=query.tree, after=query.after, limit=query.limit)
     return page_document(page, event_document)
 
 
+@ENDPOINTS.add("GET /api/sessions/{id}/tree", {200: TreeDocument}, query=TreeQuery)
 async def get_tree(call: Call) -> Response:
+    """The tree of a session, and the journals of the session and those below it, at one instant."""
     query: TreeQuery = call.query
     tree = await call.supervisor.get_tree(call.path("id"), entries=query.entries)
     for view in tree.sessions:
@@ -116,13 +124,17 @@ async def get_tree(call: Call) -> Response:
     return json_document(tree_document(tree))
 
 
+@ENDPOINTS.add("GET /api/sessions/{id}/transcript", {200: page_of(MessageDocument, "TranscriptPage")})
 async def get_transcript(call: Call) -> Response:
+    """The transcript of a session, with each approval in its place."""
     cursor = await cursor_of_now(call.supervisor)
     messages = await call.supervisor.get_transcript(call.path("id"))
     return page_document(Page(messages, None, cursor), lambda message: message)
 
 
+@ENDPOINTS.add("POST /api/sessions/{id}/messages", {200: ChatResultDocument}, command=commands.Chat, body=MessageBody)
 async def send_message(call: Call) -> Response:
+    """Send a message to a session; a chat word decides instead, and the answer says which it was."""
     body: MessageBody = call.body
     session, now = call.path("id"), datetime.now(UTC)
     if not body.decides:
@@ -147,21 +159,19 @@ async def send_message(call: Call) -> Response:
     return json_document(chat_document(heard))
 
 
-async def cancel_session(call: Call) -> Response:
-    body: CancelBody = call.body
-    await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name, run=body.run)
-    return json_document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
-
-
-async def raise_budget(call: Call) -> Response:
-    body: BudgetBody = call.body
-    await call.supervisor.raise_budget(call.path("id"), body.made(), by=call.person.name)
-    return json_document(session_document(await call.supervisor.get_session(call.path("id"))))
-
-
+@ENDPOINTS.add(
+    "POST /api/sessions/{id}/approve",
+    {200: DecisionResultDocument, 202: DecisionResultDocument},
+    command=commands.Decide,
+    decides="session",
+    body=ApproveBody,
+    may_omit_body=True,
+)
 async def approve_in_session(call: Call) -> Response:
-    """Approve the pending approval of a session. The body names it if several are pending, or if the person was not
-    shown it before (A12)."""
+    """Approve the pending approval of a session; name it if there are several.
+
+    The body names it also if the person was not shown it before (A12).
+    """
     body: ApproveBody = call.body
     pending = [approval.id for approval in (await call.supervisor.get_session(call.path("id"))).pending_approvals]
     if body.approval is None and len(pending) > 1:
@@ -178,38 +188,81 @@ async def approve_in_session(call: Call) -> Response:
     return await _decide(call, chosen, approval_by(call, body))
 
 
+@ENDPOINTS.add(
+    "POST /api/sessions/{id}/cancel",
+    {202: SessionDocument},
+    command=commands.Cancel,
+    body=CancelBody,
+    may_omit_body=True,
+)
+async def cancel_session(call: Call) -> Response:
+    """Cancel a session and everything below it; the cancellation is on disk before the answer."""
+    body: CancelBody = call.body
+    await call.supervisor.cancel(call.path("id"), reason=body.reason, by=call.person.name, run=body.run)
+    return json_document(session_document(await call.supervisor.get_session(call.path("id"))), 202)
+
+
+@ENDPOINTS.add("POST /api/sessions/{id}/budget", {200: SessionDocument}, command=commands.RaiseBudget, body=BudgetBody)
+async def raise_budget(call: Call) -> Response:
+    """Raise what a session and everything below it may spend; a lower limit changes nothing."""
+    body: BudgetBody = call.body
+    await call.supervisor.raise_budget(call.path("id"), body.made(), by=call.person.name)
+    return json_document(session_document(await call.supervisor.get_session(call.path("id"))))
+
+
+@ENDPOINTS.add("GET /api/approvals", {200: page_of(ApprovalDocument, "ApprovalPage")}, query=ApprovalQuery)
 async def list_approvals(call: Call) -> Response:
+    """List approvals, oldest first."""
     query: ApprovalQuery = call.query
     decided: Any = {"all": None, "ended": True}.get(query.status or "all", query.status)
-    page = await call.supervisor.find_approvals(
-        pending=None if query.status is None else False,
-        session=query.session,
-        text=query.text,
-        by=query.by,
-        tool=query.tool,
-        agent=query.agent,
-        decided=decided,
-        before=query.before,
-        newest_first=query.newest,
-        after=query.after,
-        limit=query.limit,
-    )
+    pending = None if query.status is None else False
+    names = ("session", "text", "by", "tool", "agent", "before", "after", "limit")
+    search: dict[str, Any] = {name: getattr(query, name) for name in names}
+    page = await call.supervisor.find_approvals(pending=pending, decided=decided, newest_first=query.newest, **search)
     call.show(*page)
     return page_document(page, approval_document)
 
 
+@ENDPOINTS.add("GET /api/approvals/{id}", {200: ApprovalDocument})
 async def get_approval(call: Call) -> Response:
+    """One approval, in any state."""
     found = await call.supervisor.get_approval(call.path("id"))
     call.show(found)
     return json_document(approval_document(found))
 
 
+@ENDPOINTS.add(
+    "POST /api/approvals/{id}/decision",
+    {200: DecisionResultDocument, 202: DecisionResultDocument},
+    command=commands.Decide,
+    decides="approval",
+    body=DecisionBody,
+)
 async def decide(call: Call) -> Response:
+    """Decide an approval; the first decision wins."""
     body: DecisionBody = call.body
     return await _decide(call, call.path("id"), _decision(call, body), body.channel)
 
 
+@ENDPOINTS.add("POST /api/acknowledgements", {200: Hushed}, command=commands.Acknowledge, body=AcknowledgeBody)
+async def acknowledge(call: Call) -> Response:
+    """Say that you are on approvals: no step of the escalation comes for half an hour."""
+    body: AcknowledgeBody = call.body
+    done = await call.supervisor.acknowledge(body.approvals, by=call.person.name, channel=body.channel)
+    return json_document(Hushed(done))
+
+
+@ENDPOINTS.add("POST /api/snoozes", {200: Hushed}, command=commands.Snooze, body=SnoozeBody)
+async def snooze(call: Call) -> Response:
+    """Hear nothing of approvals until an instant."""
+    body: SnoozeBody = call.body
+    done = await call.supervisor.snooze(body.approvals, body.until, by=call.person.name, channel=body.channel)
+    return json_document(Hushed(done))
+
+
+@ENDPOINTS.add("POST /api/decisions", {200: Batch}, command=commands.DecideAll, body=BatchBody)
 async def decide_all(call: Call) -> Response:
+    """Decide several calls, each by itself; questions are answered one by one."""
     body: BatchBody = call.body
     decisions = [(each.approval, _decision(call, each)) for each in body.decisions]
     shown = {each.approval: each.digest for each in body.decisions if each.digest is not None}
@@ -217,9 +270,20 @@ async def decide_all(call: Call) -> Response:
     return json_document({"results": [decision_document(each) for each in found]})
 
 
+@ENDPOINTS.add(
+    "POST /api/approvals/{id}/reveal", {200: Revealed}, command=commands.Reveal, body=RevealBody, may_omit_body=True
+)
+async def reveal(call: Call) -> Response:
+    """See the credentials in the arguments of a call; the audit trail says who has."""
+    body: RevealBody = call.body
+    found = await call.supervisor.reveal(call.path("id"), by=call.person.name, channel=body.channel)
+    return json_document({"arguments": found}, 200)
+
+
 def _decision(call: Call, body: SaidDecision) -> Decision:
     by = call.person.name
-    given = {name for name in _BESIDE if getattr(body, name) not in (None, "once", msgspec.UNSET)}
+    beside = set[str]().union(*_GOES_WITH.values())
+    given = {name for name in beside if getattr(body, name) not in (None, "once", msgspec.UNSET)}
     if strange := given - _GOES_WITH[body.decision]:
         raise Problem(422, f"{', '.join(sorted(strange))} does not go with {body.decision}")
     match body.decision:
@@ -234,34 +298,7 @@ def _decision(call: Call, body: SaidDecision) -> Decision:
 
 
 def approval_by(call: Call, body: SaidDecision | ApproveBody) -> Approve:
-    return Approve(
-        by=call.person.name,
-        arguments=body.arguments,
-        seen=body.seen,
-        scope=body.scope,
-        pattern=body.pattern,
-        uses=body.uses,
-        until=body.until,
-        minutes=body.minutes,
-    )
-
-
-async def acknowledge(call: Call) -> Response:
-    body: AcknowledgeBody = call.body
-    done = await call.supervisor.acknowledge(body.approvals, by=call.person.name, channel=body.channel)
-    return json_document(Hushed(done))
-
-
-async def snooze(call: Call) -> Response:
-    body: SnoozeBody = call.body
-    done = await call.supervisor.snooze(body.approvals, body.until, by=call.person.name, channel=body.channel)
-    return json_document(Hushed(done))
-
-
-async def reveal(call: Call) -> Response:
-    body: RevealBody = call.body
-    found = await call.supervisor.reveal(call.path("id"), by=call.person.name, channel=body.channel)
-    return json_document({"arguments": found}, 200)
+    return Approve(by=call.person.name, **{name: getattr(body, name) for name in _GOES_WITH["approve"]})
 
 
 async def _decide(call: Call, approval: str, decision: Decision, channel: str = "web") -> Response:
@@ -285,172 +322,3 @@ async def _is_asked_by(call: Call, approval: str, session: str) -> bool:
         return (await call.supervisor.get_approval(approval)).session == session
     except NotFound:
         return False
-
-
-ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/api/sessions",
-        name="listSessions",
-        summary="List sessions, parents before children",
-        handle=list_sessions,
-        query=SessionQuery,
-        answers={200: page_of(SessionDocument, "SessionPage")},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions",
-        name="startSession",
-        summary="Start an agent; idempotent by `session`",
-        handle=start_session,
-        command=commands.Start,
-        body=StartBody,
-        answers={201: Started, 200: Started},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/sessions/{id}",
-        name="getSession",
-        summary="A session as it is now, with the pending approvals in it and below it",
-        handle=get_session,
-        answers={200: SessionDocument},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/sessions/{id}/journal",
-        name="getJournal",
-        summary="The journal of a session",
-        handle=get_journal,
-        query=JournalQuery,
-        answers={200: page_of(EventDocument, "JournalPage")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/sessions/{id}/tree",
-        name="getTree",
-        summary="The tree of a session, and the journals of the session and those below it, at one instant",
-        handle=get_tree,
-        query=TreeQuery,
-        answers={200: TreeDocument},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/sessions/{id}/transcript",
-        name="getTranscript",
-        summary="The transcript of a session, with each approval in its place",
-        handle=get_transcript,
-        answers={200: page_of(MessageDocument, "TranscriptPage")},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions/{id}/messages",
-        name="sendMessage",
-        summary="Send a message to a session; a chat word decides instead, and the answer says which it was",
-        handle=send_message,
-        command=commands.Chat,
-        body=MessageBody,
-        answers={200: ChatResultDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions/{id}/approve",
-        name="approveInSession",
-        summary="Approve the pending approval of a session; name it if there are several",
-        handle=approve_in_session,
-        command=commands.Decide,
-        decides="session",
-        body=ApproveBody,
-        may_omit_body=True,
-        answers={200: DecisionResultDocument, 202: DecisionResultDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions/{id}/cancel",
-        name="cancelSession",
-        summary="Cancel a session and everything below it; the cancellation is on disk before the answer",
-        handle=cancel_session,
-        command=commands.Cancel,
-        body=CancelBody,
-        may_omit_body=True,
-        answers={202: SessionDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions/{id}/budget",
-        name="raiseBudget",
-        summary="Raise what a session and everything below it may spend; a lower limit changes nothing",
-        handle=raise_budget,
-        command=commands.RaiseBudget,
-        body=BudgetBody,
-        answers={200: SessionDocument},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/approvals",
-        name="listApprovals",
-        summary="List approvals, oldest first",
-        handle=list_approvals,
-        query=ApprovalQuery,
-        answers={200: page_of(ApprovalDocument, "ApprovalPage")},
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/approvals/{id}",
-        name="getApproval",
-        summary="One approval, in any state",
-        handle=get_approval,
-        answers={200: ApprovalDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/approvals/{id}/decision",
-        name="decide",
-        summary="Decide an approval; the first decision wins",
-        handle=decide,
-        command=commands.Decide,
-        decides="approval",
-        body=DecisionBody,
-        answers={200: DecisionResultDocument, 202: DecisionResultDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/acknowledgements",
-        name="acknowledge",
-        summary="Say that you are on approvals: no step of the escalation comes for half an hour",
-        handle=acknowledge,
-        command=commands.Acknowledge,
-        body=AcknowledgeBody,
-        answers={200: Hushed},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/snoozes",
-        name="snooze",
-        summary="Hear nothing of approvals until an instant",
-        handle=snooze,
-        command=commands.Snooze,
-        body=SnoozeBody,
-        answers={200: Hushed},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/decisions",
-        name="decideAll",
-        summary="Decide several calls, each by itself; questions are answered one by one",
-        handle=decide_all,
-        command=commands.DecideAll,
-        body=BatchBody,
-        answers={200: Batch},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/approvals/{id}/reveal",
-        name="reveal",
-        summary="See the credentials in the arguments of a call; the audit trail says who has",
-        handle=reveal,
-        command=commands.Reveal,
-        body=RevealBody,
-        may_omit_body=True,
-        answers={200: Revealed},
-    ),
-)

@@ -42,7 +42,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one path. `answers`: status -> type of the document, None for no JSON. `command`: what it gives to
     the Supervisor, whose law says for whom it is; None: it only looks."""
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: str
     path: str
     name: str
     summary: str
@@ -64,6 +64,28 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_stream(self) -> bool:
         return self.media_type == "text/event-stream"
+
+
+Handle = Callable[["Call"], Awaitable[Response]]
+
+
+class Endpoints(list[Endpoint]):
+    """A part of the table, in the order of its handlers."""
+
+    def add(self, where: str, answers: dict[int, Any], **more: Any) -> Callable[[Handle], Handle]:
+        """Make a handler an endpoint: its name in camel case is that of the operation, and the first paragraph of its
+        docstring the summary. `where`: method and path; `more`: further fields of the Endpoint."""
+
+        def add(handle: Handle) -> Handle:
+            (method, path), (verb, *of) = where.split(" "), handle.__name__.split("_")
+            about = " ".join((handle.__doc__ or "").partition("\n\n")[0].split()).removesuffix(".")
+            name = verb + "".join(map(str.capitalize, of))
+            self.append(
+                Endpoint(method=method, path=path, name=name, summary=about, handle=handle, answers=answers, **more)
+            )
+            return handle
+
+        return add
 
 
 class Call:

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from supervisor.channels.web.endpoints import Call, Endpoint
+from supervisor.channels.web.endpoints import Call, Endpoints
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ApprovalDocument, Change, EventDocument, InboxQuery, StreamQuery
 from supervisor.core.documents import event_document
@@ -135,7 +135,12 @@ class EventStream(Response):
         return b": still here\n\n"
 
 
-async def inbox_events(call: Call) -> Response:
+ENDPOINTS: Final = Endpoints()
+
+
+@ENDPOINTS.add("GET /api/events", {200: ApprovalDocument}, query=InboxQuery, media_type="text/event-stream")
+async def watch_inbox(call: Call) -> Response:
+    """Stream every pending approval, then every approval that changes."""
     query: InboxQuery = call.query
     if query.session is None and query.run is not None:
         raise Problem(422, "`run` is a run of a `session`: name both")
@@ -162,7 +167,9 @@ async def inbox_events(call: Call) -> Response:
     return EventStream(next_event, call, watch, is_over, is_reset=is_reset)
 
 
-async def session_events(call: Call) -> Response:
+@ENDPOINTS.add("GET /api/sessions/{id}/events", {200: EventDocument}, query=StreamQuery, media_type="text/event-stream")
+async def watch_session(call: Call) -> Response:
+    """Stream the journal of a session, from its beginning or from the client's position."""
     query: StreamQuery = call.query
     session, latest = call.path("id"), list[Any]()
     if query.shows == "text":
@@ -241,27 +248,3 @@ def _cursor(call: Call) -> str | None:
     """Return the cursor to continue from: that of the last event that the client saw, else that of its page."""
     query: StreamQuery | InboxQuery = call.query
     return call.request.headers.get("last-event-id") or query.after
-
-
-ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/api/events",
-        name="watchInbox",
-        summary="Stream every pending approval, then every approval that changes",
-        handle=inbox_events,
-        query=InboxQuery,
-        answers={200: ApprovalDocument},
-        media_type="text/event-stream",
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/sessions/{id}/events",
-        name="watchSession",
-        summary="Stream the journal of a session, from its beginning or from the client's position",
-        handle=session_events,
-        query=StreamQuery,
-        answers={200: EventDocument},
-        media_type="text/event-stream",
-    ),
-)

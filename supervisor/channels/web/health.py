@@ -4,20 +4,28 @@ from typing import Final
 
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, json_document
+from supervisor.channels.web.endpoints import Call, Endpoints, json_document
 from supervisor.channels.web.schemas import Health, Readiness
 from supervisor.channels.web.state import Site
 from supervisor.system.refusals import HELD, WHAT_HOLDS
 
+ENDPOINTS: Final = Endpoints()
 
+
+@ENDPOINTS.add("GET /health", {200: Health}, need="none")
 async def health(call: Call) -> Response:
-    """Answer at all: that shows that the process runs. Say whether the system keeps what agents run from deciding."""
+    """Say whether the process runs.
+
+    Answer at all: that shows it. Say also whether the system keeps what agents run from deciding.
+    """
     return json_document(Health("ok", held=HELD, note=None if HELD else WHAT_HOLDS))
 
 
+@ENDPOINTS.add("GET /ready", {200: Readiness, 503: Readiness}, need="none")
 async def ready(call: Call) -> Response:
-    """Say whether the server accepts work: it is neither starting nor stopping, and its store can be read.
+    """Say whether the server accepts work now, and which channels are down.
 
+    It does if it is neither starting nor stopping, and its store can be read.
     A channel that is down is named, and changes nothing else: people can still decide in the inbox.
     """
     if call.site.is_stopping:
@@ -34,25 +42,3 @@ async def ready(call: Call) -> Response:
 def down_of(site: Site) -> tuple[str, ...]:
     """Return the names of the channels that are down."""
     return tuple(channel.name for channel in site.channels if channel.down or channel.failing)
-
-
-ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/health",
-        name="health",
-        summary="Say whether the process runs",
-        handle=health,
-        need="none",
-        answers={200: Health},
-    ),
-    Endpoint(
-        method="GET",
-        path="/ready",
-        name="ready",
-        summary="Say whether the server accepts work now, and which channels are down",
-        handle=ready,
-        need="none",
-        answers={200: Readiness, 503: Readiness},
-    ),
-)

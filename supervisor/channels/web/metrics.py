@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint
+from supervisor.channels.web.endpoints import Call, Endpoints
 from supervisor.system.chronicle import Chronicle
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4"
@@ -59,7 +59,12 @@ FAMILIES: Final = (
 """Every metric. A label has words of a fixed set, or the names of the configured channels."""
 
 
-async def show_metrics(call: Call) -> Response:
+ENDPOINTS: Final = Endpoints()
+
+
+@ENDPOINTS.add("GET /metrics", {200: str}, need="scraper", media_type=MEDIA_TYPE)
+async def metrics(call: Call) -> Response:
+    """Metrics for Prometheus."""
     counts, tally = await call.supervisor.get_counts(), call.site.tally
     since = counts.oldest_pending_at
     waited = (datetime.now(UTC) - since).total_seconds() if since is not None else 0.0
@@ -126,17 +131,3 @@ def _written(values: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
             yield f"# HELP {family.name} {family.about}"
             yield f"# TYPE {family.name} {family.kind}"
             yield from (f"{family.name}{key} {value:.12g}" for key, value in found.items())
-
-
-ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/metrics",
-        name="metrics",
-        summary="Metrics for Prometheus",
-        handle=show_metrics,
-        answers={200: str},
-        need="scraper",
-        media_type=MEDIA_TYPE,
-    ),
-)

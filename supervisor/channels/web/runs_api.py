@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, json_document, read_run_number
+from supervisor.channels.web.endpoints import Call, Endpoints, json_document, read_run_number
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.schemas import ForkBody, ForkDocument, RequestFields, RunDocument, Started
 from supervisor.core.errors import RunBlocked
@@ -32,7 +32,12 @@ class RunsStarted(msgspec.Struct, frozen=True):
     items: list[Started]
 
 
+ENDPOINTS: Final = Endpoints()
+
+
+@ENDPOINTS.add("GET /api/sessions/{id}/runs/{n}", {200: RunDocument}, query=RunQuery)
 async def get_run(call: Call) -> Response:
+    """A run of a session, by its number or `latest`, with its outcome; `wait` waits for the outcome."""
     query: RunQuery = call.query
     named = call.path("n")
     number = None if named == "latest" else read_run_number(named)
@@ -44,6 +49,38 @@ async def get_run(call: Call) -> Response:
         outcome = await _wait(call, run, query.wait)
     shown = None if outcome is None else msgspec.to_builtins(outcome)
     return json_document({"session": run.session, "run": run.number, "outcome": shown})
+
+
+@ENDPOINTS.add("POST /api/sessions/{id}/resume", {200: Started}, command=commands.Resume)
+async def resume_session(call: Call) -> Response:
+    """Resume the tree of a session, if no process runs it."""
+    run = await call.supervisor.resume(call.path("id"), by=call.person.name)
+    return json_document(Started(run.session, run.number))
+
+
+@ENDPOINTS.add("POST /api/resume", {200: RunsStarted}, command=commands.ResumeAll)
+async def resume_all(call: Call) -> Response:
+    """Resume every open tree that no process runs."""
+    runs = await call.supervisor.resume_all(by=call.person.name)
+    return json_document(RunsStarted([Started(run.session, run.number) for run in runs]))
+
+
+@ENDPOINTS.add("POST /api/sessions/{id}/retry", {201: Started}, command=commands.Retry)
+async def retry_session(call: Call) -> Response:
+    """Run a failed session again: what led to the failure is repeated, all other results are kept."""
+    run = await call.supervisor.retry(call.path("id"), by=call.person.name)
+    return json_document(Started(run.session, run.number), 201)
+
+
+@ENDPOINTS.add("POST /api/sessions/{id}/fork", {201: ForkDocument}, command=commands.Fork, body=ForkBody)
+async def fork_session(call: Call) -> Response:
+    """Start a new tree from a copy of this one, as it was before an entry; idempotent by `session`."""
+    body: ForkBody = call.body
+    by = call.person.name
+    made = await call.supervisor.fork(
+        call.path("id"), before=body.before, new=body.session, version=body.version, by=by
+    )
+    return json_document(msgspec.to_builtins(made), 201)
 
 
 async def _wait(call: Call, run: Run[Any], seconds: int) -> Outcome[Any] | None:
@@ -65,77 +102,3 @@ async def _wait(call: Call, run: Run[Any], seconds: int) -> Outcome[Any] | None:
     if isinstance(found, RunBlocked):
         raise found
     return found
-
-
-async def resume(call: Call) -> Response:
-    run = await call.supervisor.resume(call.path("id"), by=call.person.name)
-    return json_document(Started(run.session, run.number))
-
-
-async def resume_all(call: Call) -> Response:
-    runs = await call.supervisor.resume_all(by=call.person.name)
-    return json_document(RunsStarted([Started(run.session, run.number) for run in runs]))
-
-
-async def retry(call: Call) -> Response:
-    run = await call.supervisor.retry(call.path("id"), by=call.person.name)
-    return json_document(Started(run.session, run.number), 201)
-
-
-async def fork(call: Call) -> Response:
-    body: ForkBody = call.body
-    by = call.person.name
-    made = await call.supervisor.fork(
-        call.path("id"), before=body.before, new=body.session, version=body.version, by=by
-    )
-    return json_document(msgspec.to_builtins(made), 201)
-
-
-ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/api/sessions/{id}/runs/{n}",
-        name="getRun",
-        summary="A run of a session, by its number or `latest`, with its outcome; `wait` waits for the outcome",
-        handle=get_run,
-        query=RunQuery,
-        answers={200: RunDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions/{id}/resume",
-        name="resumeSession",
-        summary="Resume the tree of a session, if no process runs it",
-        handle=resume,
-        command=commands.Resume,
-        answers={200: Started},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/resume",
-        name="resumeAll",
-        summary="Resume every open tree that no process runs",
-        handle=resume_all,
-        command=commands.ResumeAll,
-        answers={200: RunsStarted},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions/{id}/retry",
-        name="retrySession",
-        summary="Run a failed session again: what led to the failure is repeated, all other results are kept",
-        handle=retry,
-        command=commands.Retry,
-        answers={201: Started},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/sessions/{id}/fork",
-        name="forkSession",
-        summary="Start a new tree from a copy of this one, as it was before an entry; idempotent by `session`",
-        handle=fork,
-        command=commands.Fork,
-        body=ForkBody,
-        answers={201: ForkDocument},
-    ),
-)

@@ -3,9 +3,10 @@
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 from starlette.responses import Response
 
-from supervisor.channels.web.endpoints import Call, Endpoint, json_document, page_document
+from supervisor.channels.web.endpoints import Call, Endpoints, json_document, page_document
 from supervisor.channels.web.schemas import (
     RequestFields,
     ScheduleDocument,
@@ -44,66 +45,41 @@ class ScheduleRunBody(RequestFields, frozen=True, kw_only=True):
     session: SessionId | None = None
 
 
+ENDPOINTS: Final = Endpoints()
+
+
+@ENDPOINTS.add("GET /api/schedules", {200: page_of(ScheduleDocument, "SchedulePage")})
 async def list_schedules(call: Call) -> Response:
+    """List the schedules of the store, oldest first."""
     return page_document(await call.supervisor.find_schedules(), schedule_document)
 
 
+@ENDPOINTS.add("POST /api/schedules", {201: ScheduleDocument}, command=commands.AddSchedule, body=ScheduleBody)
 async def add_schedule(call: Call) -> Response:
+    """Begin an agent by the clock from now on; adding the same schedule again changes nothing."""
     body: ScheduleBody = call.body
-    fields: dict[str, Any] = {name: getattr(body, name) for name in body.__struct_fields__}
-    added = await call.supervisor.add_schedule(Schedule(**fields), by=call.person.name)
+    added = await call.supervisor.add_schedule(Schedule(**asdict(body)), by=call.person.name)
     return json_document(schedule_document(added), 201)
 
 
+@ENDPOINTS.add(
+    "POST /api/schedules/{name}", {200: ScheduleDocument}, command=commands.ChangeSchedule, body=ScheduleChangeBody
+)
 async def change_schedule(call: Call) -> Response:
+    """Pause a schedule, let it go on, or remove it; the answer is the schedule."""
     changed = await call.supervisor.change_schedule(call.path("name"), call.body.to, by=call.person.name)
     return json_document(schedule_document(changed))
 
 
+@ENDPOINTS.add(
+    "POST /api/schedules/{name}/run",
+    {200: Started, 201: Started},
+    command=commands.RunSchedule,
+    body=ScheduleRunBody,
+    may_omit_body=True,
+)
 async def run_schedule(call: Call) -> Response:
+    """Start a session of a schedule now, between its instants."""
     session = None if call.body is None else call.body.session
     run = await call.supervisor.run_schedule(call.path("name"), session=session, by=call.person.name)
     return json_document(msgspec.to_builtins(Started(run.session, run.number)), 201 if run.is_new else 200)
-
-
-ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/api/schedules",
-        name="listSchedules",
-        summary="List the schedules of the store, oldest first",
-        handle=list_schedules,
-        answers={200: page_of(ScheduleDocument, "SchedulePage")},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/schedules",
-        name="addSchedule",
-        summary="Begin an agent by the clock from now on; adding the same schedule again changes nothing",
-        handle=add_schedule,
-        command=commands.AddSchedule,
-        body=ScheduleBody,
-        answers={201: ScheduleDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/schedules/{name}",
-        name="changeSchedule",
-        summary="Pause a schedule, let it go on, or remove it; the answer is the schedule",
-        handle=change_schedule,
-        command=commands.ChangeSchedule,
-        body=ScheduleChangeBody,
-        answers={200: ScheduleDocument},
-    ),
-    Endpoint(
-        method="POST",
-        path="/api/schedules/{name}/run",
-        name="runSchedule",
-        summary="Start a session of a schedule now, between its instants",
-        handle=run_schedule,
-        command=commands.RunSchedule,
-        body=ScheduleRunBody,
-        may_omit_body=True,
-        answers={200: Started, 201: Started},
-    ),
-)

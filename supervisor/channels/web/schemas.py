@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import fields
+from msgspec.structs import asdict, fields
 
 from supervisor.core.approvals.chat_words import ChatResult
 from supervisor.core.budgets import Budget
@@ -69,7 +69,7 @@ class BudgetBody(RequestFields, frozen=True, kw_only=True):
     on_exhausted: Literal["ask", "end"] = "ask"
 
     def made(self) -> Budget:
-        return Budget(**{name: getattr(self, name) for name in self.__struct_fields__})
+        return Budget(**asdict(self))
 
 
 class StartBody(RequestFields, frozen=True, kw_only=True):

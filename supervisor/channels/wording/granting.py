@@ -53,19 +53,17 @@ class Grant(msgspec.Struct, frozen=True):
 def grants(approval: Approval, scope: Scope) -> tuple[Grant, ...]:
     """Return what may be granted in a scope: first the allowances of the session, then the exact pattern; nothing if
     only "once" is offered."""
-    first = tuple(
-        Grant(
-            f"{ALLOW}.{place}",
-            Option("session", each.pattern),
-            _shown(each.pattern),
-            _covers(approval, each.pattern),
-            each,
-        )
-        for place, each in enumerate(approval.allowances)
-        if scope == "session"
-    )
-    return first + tuple(
-        Grant(f"{APPROVE}.{place}", option, _shown(option.pattern), _covers(approval, option.pattern))
+
+    def made(code: str, pattern: str, option: Option, ends: Allowance | None = None) -> Grant:
+        return Grant(code, option, visible(pattern, lines=True, ordered=True), _covers(approval, pattern), ends)
+
+    ending = approval.allowances if scope == "session" else ()
+    first = [
+        made(f"{ALLOW}.{place}", each.pattern, Option("session", each.pattern), each)
+        for place, each in enumerate(ending)
+    ]
+    return *first, *(
+        made(f"{APPROVE}.{place}", option.pattern, option)
         for place, option in enumerate(approval.options)
         if option.scope == scope and option.pattern is not None
     )
@@ -111,10 +109,6 @@ def with_meant_pattern(approval: Approval, made: Decision) -> Decision:
     return made
 
 
-def _shown(pattern: str) -> str:
-    return visible(pattern, lines=True, ordered=True)
-
-
 def allowance_label(allowance: Allowance) -> str:
     """Return the label of an allowance, the same on every surface."""
     return f"{allowance.minutes} minutes" if allowance.uses is None else f"The next {allowance.uses} like it"
@@ -123,12 +117,6 @@ def allowance_label(allowance: Allowance) -> str:
 def approve_for(allowance: Allowance, by: str) -> Approve:
     """Return the decision of a person who chooses an allowance."""
     return Approve(by=by, scope="session", pattern=allowance.pattern, uses=allowance.uses, minutes=allowance.minutes)
-
-
-def allowance_text(approval: Approval, allowance: Allowance) -> str:
-    """Return the rule that an allowance makes, in one line."""
-    option = Option("session", allowance.pattern)
-    return grant_text(approval, option, allowance)
 
 
 def _covers(approval: Approval, pattern: str) -> str:

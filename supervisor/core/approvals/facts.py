@@ -36,7 +36,7 @@ from supervisor.core.calls.content import CallContent, Field, shown_content
 from supervisor.core.calls.folders import folder_of_call
 from supervisor.core.ids import digest_of_value
 from supervisor.core.text.masks import hide, mask_arguments
-from supervisor.core.text.visible import visible
+from supervisor.core.text.visible import gathered, visible
 from supervisor.core.values import Approval, unchanged
 
 Kind = Literal["argument", "command", "place", "claim", "question", "because", "evidence", "review", "ours"]
@@ -181,7 +181,7 @@ def question_line(approval: Approval) -> str:
 
 def name_text(name: str) -> str:
     """Return the name of an argument in quotation marks, so that it cannot be taken for a label of ours."""
-    return visible(msgspec.json.encode(name).decode())
+    return gathered(visible(msgspec.json.encode(name).decode()))
 
 
 def instant_text(when: datetime, now: datetime) -> str:

@@ -17,7 +17,17 @@ Rules
   all answered at once can freeze the loop (W13).
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from math import inf
@@ -36,6 +46,7 @@ from supervisor.core.sessions.machine import BEGINS_OPERATION
 from supervisor.core.sessions.overlay import EMPTY, map_with
 from supervisor.core.sessions.replay_order import ReplayOrder
 from supervisor.core.sessions.state import Operation, SessionState
+from supervisor.runtime.attempt.bodies import Running
 from supervisor.runtime.attempt.divergence import block_here, lines_here, path_block, told_operation
 from supervisor.runtime.attempt.host import Host, StopReason
 from supervisor.runtime.attempt.operation_ids import Names
@@ -43,6 +54,7 @@ from supervisor.runtime.attempt.places import PLACE, Place
 from supervisor.runtime.attempt.settling import DEEPEST, Settling, Waiters
 from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.clock.watchdog import Watch
+from supervisor.runtime.environment import Body
 from supervisor.runtime.journal.writer import Entry, Plan, View
 from supervisor.seam.store import Store, StoreAway
 
@@ -230,6 +242,21 @@ class Attempt:
             self.block = block
             self.stop(StopReason("blocked", block.cause))
 
+    def make_body(self, running: Running, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], **more: Any) -> Body:
+        """Return a body of this attempt. `more`: its kind, its name, and what else a Body has."""
+        return Body(
+            session=self.session,
+            run=self.run,
+            operation=running.operation,
+            inactivity_timeout=self.spec.inactivity_timeout,
+            stall=self.stall,
+            fn=fn,
+            args=args,
+            kwargs=kwargs,
+            in_thread=running.in_thread,
+            **more,
+        )
+
     def read(self, operation: str | None, decode: Callable[[], T]) -> T:
         """Return a journaled value as the code's type. A value that does not fit was written by other code, and blocks
         the run (R1)."""
@@ -271,6 +298,21 @@ class Attempt:
         self.in_flight -= 1
         self.watch.progress()
         self.check_quiet()
+
+    async def do_once(self, operation: str, do: Callable[[], Awaitable[object]]) -> Operation:
+        """Do an operation that waits for no person and no time, unless the journal has it, and return its record. The
+        operations that wait have this frame themselves: one more frame would be in memory for as long as they wait."""
+        self.begin_operation()
+        try:
+            if await self.enter(operation) is None:
+                await do()
+            return await self.take(operation)
+        finally:
+            await self.end_operation(operation)
+
+    def finished(self, operation: str, kind: str, **fields: Any) -> e.OperationFinished:
+        """Return the event of a result that is known now."""
+        return e.OperationFinished(at=self.host.clock.now(), operation=operation, kind=kind, **fields)
 
     def complete(self, operation: str) -> None:
         """Record that the agent is past an operation: it has the result, or a scope of its own has cancelled the
@@ -372,8 +414,7 @@ class Attempt:
         if self.host.environment.runs_elsewhere and not await self.host.budgets.bounds(self):
             return
         while self.stop_reason is None and self.replay.owes(self.state):
-            with self._blocking(), self._turns.setdefault(None, Waiters(self.settling)) as woken:
-                await woken.wait()
+            await self._wait_for_given()
         self._check_sealed()
 
     async def pass_barrier(self) -> None:
@@ -422,18 +463,20 @@ class Attempt:
         return event if asked is None else msgspec.structs.replace(event, given=self.replay.given_when(asked, state))
 
     async def abandon(
-        self, event: e.OperationAbandoned, follow: Callable[[View], Iterable[Entry]] = lambda view: ()
+        self, operation: str, kind: str, follow: Callable[[View], Iterable[Entry]] = lambda view: (), **fields: Any
     ) -> None:
-        """Journal that a scope of the agent's own has cancelled a journaled operation. `follow`: entries to add."""
+        """Journal that a scope of the agent's own has cancelled a journaled operation. `follow`: entries to add.
+        `fields`: further ones of OperationAbandoned."""
+        fields |= {"at": self.host.clock.now(), "operation": operation, "kind": kind}
 
         def plan(view: View) -> Iterable[Entry]:
-            record = view.session(self.session).operations.get(event.operation)
+            record = view.session(self.session).operations.get(operation)
             if record is None or not record.is_open or self.stop_reason is not None:
                 return []
-            ended = msgspec.structs.replace(event, approval=record.pending_approval)
+            ended = e.OperationAbandoned(**fields, approval=record.pending_approval)
             return [(self.session, ended), *follow(view)]
 
-        record = self.state.operations.get(event.operation)
+        record = self.state.operations.get(operation)
         if record is not None and record.is_open and self.stop_reason is None:
             with anyio.CancelScope(shield=True):  # changed code may have cancelled it: then the run is blocked here
                 await self.pass_barrier()
@@ -562,8 +605,12 @@ class Attempt:
         """Wait until the agent has been given all results that exist."""
         while not self.has_place:
             self._check_sealed()
-            with self._blocking(), self._turns.setdefault(None, Waiters(self.settling)) as woken:
-                await woken.wait()
+            await self._wait_for_given()
+
+    async def _wait_for_given(self) -> None:
+        """Wait until the next result is given, or the run is stopped."""
+        with self._blocking(), self._turns.setdefault(None, Waiters(self.settling)) as woken:
+            await woken.wait()
 
     async def wait_for_scope(self) -> None:
         """Wait in place of an operation that a scope of the agent cancelled in an earlier attempt: until that scope

@@ -125,12 +125,13 @@ def _place(code: CodeType, line: int) -> str:
 
 def _block(attempt: Replaying, why: Any, cause: str, operation: str | None, where: str, in_agent: str) -> Block:
     entry, held_at = _find_entry(attempt, operation) if operation is not None else (None, None)
+    record = attempt.state.operations.get(operation or "")
     return Block(
         why=why,
         cause=printable_text(cause),
         entry=entry,
         operation=operation,
-        held=_held(attempt, operation) if operation is not None else "",
+        held="" if operation is None else told_request(operation, None if record is None else record.request),
         held_at=held_at,
         where=where,
         in_agent=in_agent,
@@ -158,11 +159,6 @@ def _find_entry(attempt: Replaying, operation: str) -> tuple[int | None, datetim
             case _:
                 pass
     return found
-
-
-def _held(attempt: Replaying, operation: str) -> str:
-    record = attempt.state.operations.get(operation)
-    return told_request(operation, None if record is None else record.request)
 
 
 def told_request(operation: str, request: object) -> str:

@@ -4,7 +4,8 @@ Why: "How a result comes to an agent" in docs/project/architecture.md.
 
 A result causes a step of the task that is given it. That step schedules other steps, these schedule more, and so on,
 until all these tasks wait for an operation or for an outside event. These steps are *hot*. A step that a timer, a
-thread or a socket causes is not hot. Neither is a step of another attempt or of the runner. Steps are counted, not
+thread or a socket causes is not hot, until it begins tasks that run together (Context.task_group), or ends a model
+call. Neither is a step of another attempt or of the runner. Steps are counted, not
 ticks or seconds, so neither a busy loop nor a slow machine changes the path of an agent.
 
 How steps are followed

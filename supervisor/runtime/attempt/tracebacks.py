@@ -76,10 +76,14 @@ def traceback_of(error: BaseException, secrets: Collection[str] = ()) -> str:
     told = TracebackException.from_exception(error, compact=True)
     for each in _all(told):
         each.stack = _folded(each.stack)
-    text = printable_text("".join(told.format()))
+    return _bounded(without_values(printable_text("".join(told.format())), secrets))
+
+
+def without_values(text: str, secrets: Collection[str]) -> str:
+    """Return a text with these secret values masked, the longest first: one may be a part of another."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    return _bounded(text)
+    return text
 
 
 def secret_values(state: SessionState) -> set[str]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio
 
+from supervisor.core.errors import StoreDied
 from supervisor.runtime.clock.patience import PAUSE_SECONDS
 from supervisor.seam.store import StoreAway
 
@@ -88,3 +89,5 @@ class Alarm:
                     callback()
                 except StoreAway:
                     self.at(now + PAUSE_SECONDS, callback)
+                except StoreDied:
+                    pass  # all callers are told

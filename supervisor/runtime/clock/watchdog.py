@@ -26,6 +26,9 @@ import msgspec
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.sessions.inactivity import Inactivity, PauseKind
 from supervisor.runtime.clock.alarm import Alarm, Appointment
+from supervisor.system.logs import FactLog
+
+log = FactLog(__name__)
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 ROUNDING_SECONDS = 1e-6  # seconds: the error of an instant after the lag was added and subtracted again
@@ -224,5 +227,12 @@ class Watch:
         self._rearm()
 
     def _is_silence_met(self, cause: str) -> bool:
-        """Whether a model call in flight ends by itself, so that the attempt goes on."""
-        return any(work.on_silence is not None and work.on_silence(cause) for work in self.work)
+        """Whether a model call in flight ends by itself, so that the attempt goes on. `on_silence` is the agent's code,
+        and runs in the alarm, on which all attempts depend: an exception of it is a no."""
+        for work in self.work:
+            try:
+                if work.on_silence is not None and work.on_silence(cause):
+                    return True
+            except Exception as error:  # noqa: BLE001 # see above
+                log.error("on_silence.failed", cause=cause, error=type(error).__name__)
+        return False

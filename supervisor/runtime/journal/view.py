@@ -16,6 +16,7 @@ from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.seam.store import Store
 
 Entry = tuple[str, AnyEvent]
+S = TypeVar("S", bound=SessionState)
 T = TypeVar("T")
 Plan = Callable[["View"], Iterable[Entry]]
 Answering = Callable[["View"], tuple[Iterable[Entry], T]]
@@ -55,11 +56,33 @@ class View:
                 self._absent.add(session)
         return state
 
+    def find_readable(self, session: str) -> SessionState | None:
+        """As `find_session`, in a plan about many trees: None, too, for a journal that cannot be read. Its tree cannot
+        run, and stops no other."""
+        if session in self.store.unreadable:
+            return None
+        try:
+            return self.find_session(session)
+        except StoreUnreadable:
+            return None
+
     def session(self, session: str) -> SessionState:
         """Return a session's state; do not change it. Raises NotFound."""
         if (state := self.find_session(session)) is None:
             raise NotFound(f"there is no session {session} in {self.store.name}")
         return state
+
+    def own_journal(self, name: str, type_: type[S], what: str, so: str) -> S:
+        """Return the state of a journal of the store itself. Raises StoreUnreadable, which says `what` cannot be read,
+        and what that means."""
+        reason = self.store.unreadable.get(name)
+        found = self.find_session(name) if reason is None else None
+        if not isinstance(found, type_):
+            raise StoreUnreadable(
+                f"the {what} in {self.store.name} cannot be read, so {so}: "
+                f"{reason or 'a newer program wrote them, or they are damaged'}; use that program, or restore a backup"
+            )
+        return found
 
     def claim(self, root: str) -> None:
         """Own a tree from this commit on. Raises TreeOwned if a living process owns it."""

@@ -9,13 +9,14 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
 from math import inf
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.core.errors import StoreError, StoreRefused
+from supervisor.core.errors import StoreDied, StoreError, StoreRefused
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
@@ -65,20 +66,26 @@ class Attempts:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def serve_in(self, tasks: TaskGroup) -> None:
-        """Run attempts in this task group from now on. Only its owner cancels it."""
+    def serve_in(self, tasks: TaskGroup | None) -> None:
+        """Run attempts in this task group from now on. Only its owner cancels it. None: it has ended."""
         self._tasks = tasks
 
     def start_soon(self, fn: Callable[..., Awaitable[Any]], /, *args: Any) -> None:
-        """Start a task that counts as work until it ends."""
-        self.start_entered(self._count, fn, *args)
+        """Start a task that counts as work until it ends. After the end of the supervisor none begins: what other
+        processes commit is for the next process of the tree."""
+        if self._tasks is not None:
+            self.start_entered(self._count, fn, *args)
 
     def ask(self, read: Callable[..., None], /, *about: Any) -> None:
         """Let a callback read the store: now, or as soon as a store that is away answers."""
         try:
             read(*about)
         except StoreAway:
-            self.start_soon(until_answered, read, *about)
+            self.start_soon(self._ask_again, read, *about)
+
+    async def _ask_again(self, read: Callable[..., None], /, *about: Any) -> None:
+        with suppress(StoreDied):  # all callers are told
+            await until_answered(read, *about)
 
     def start_entered(self, task: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """As `start_soon`, for a task that enters this object itself. That saves one frame of memory for each task."""

@@ -90,18 +90,17 @@ class Blocked:
         """Whether a session is blocked and this process has tried it: it is not launched again."""
         return session in self.known and session in self.tried
 
-    async def settle(self, attempt: Attempt, block: Block) -> None:
-        """Journal that an attempt is blocked. Raises StoreError."""
+    async def settle(self, session: str, block: Block, run: int | None = None) -> None:
+        """Journal that a session is blocked, in this run if one is named. Raises StoreError."""
 
         def plan(view: View) -> list[Entry]:
-            state = view.session(attempt.session)
-            if state.phase != "open" or state.runs != attempt.run:
-                return []
-            return self._events(attempt.session, state, block)
+            state = view.session(session)
+            is_meant = state.phase == "open" and run in (None, state.runs)
+            return self._events(session, state, block) if is_meant else []
 
-        self.tried.add(attempt.session)
+        self.tried.add(session)
         await self._journal.append(plan)
-        self._attempts.ask(self._tell_those_who_wait, attempt.session)
+        self._attempts.ask(self._tell_those_who_wait, session)
 
     async def presume(self, attempt: Attempt, block: Block) -> None:
         """Journal that an attempt is presumed blocked. It stays in memory, and goes on if its code asks for more."""
@@ -124,15 +123,8 @@ class Blocked:
         block = Block(why="agent", cause=printable_text(reason))
         if self._replayed is not None:
             self._replayed(session, block)
-            return
-
-        def plan(view: View) -> list[Entry]:
-            state = view.session(session)
-            return self._events(session, state, block) if state.phase == "open" else []
-
-        self.tried.add(session)
-        await self._journal.append(plan)
-        self._tell_those_who_wait(session)
+        else:
+            await self.settle(session, block)
 
     def _events(self, session: str, state: SessionState, block: Block) -> list[Entry]:
         now = self._clock.now()

@@ -249,21 +249,29 @@ class Budgets:
         self._look(root)
         if asked.is_granted:
             return asked
-        self._number += 1
-        name = f"budget:{self._number}"
         if not in_operation:
             attempt.begin_operation()
         try:
-            while not asked.is_granted:
-                key = asked.key
-                await attempt.wait(name, key, partial(_has_changed, asked, key))
-        except BaseException:
-            self.release(attempt, asked)
-            raise
+            await self._until_granted(attempt, asked)
         finally:
             if not in_operation:
                 await attempt.end_operation()
-        return asked
+        return asked if asked.is_granted else None
+
+    async def _until_granted(self, attempt: Attempt, asked: _Waiting) -> None:
+        """Wait until a reservation is granted. It is taken back if the wait ends otherwise: with that of its task, or
+        since the run was told to end."""
+        self._number += 1
+        name = f"budget:{self._number}"
+        try:
+            while not (asked.is_granted or _is_ending(attempt)):
+                key = asked.key
+                await attempt.wait(name, key, partial(_has_changed, attempt, asked, key))
+        except BaseException:
+            self.release(attempt, asked)
+            raise
+        if not asked.is_granted:
+            self.release(attempt, asked)
 
     def _must_wait(self, queue: Collection[_Waiting], asked: _Waiting) -> bool:
         full = {
@@ -611,8 +619,12 @@ def _lacking(holder: Holder, wants: Used, full: Collection[tuple[Holder, str]]) 
             yield kind
 
 
-def _has_changed(asked: Reservation, key: str) -> bool:
-    return asked.is_granted or asked.key != key
+def _has_changed(attempt: Attempt, asked: Reservation, key: str) -> bool:
+    return asked.is_granted or asked.key != key or _is_ending(attempt)
+
+
+def _is_ending(attempt: Attempt) -> bool:
+    return attempt.stop_reason is not None and not attempt.stop_reason.is_pause
 
 
 def _told(holder: Holder) -> Iterator[str]:

@@ -19,7 +19,7 @@ Rules
   cancelled: its end needs no agent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from operator import attrgetter
 from typing import Final
@@ -33,6 +33,7 @@ from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable, TreeO
 from supervisor.core.rows import JournalEntry, SessionRow
 from supervisor.core.sessions.state import SessionState, replay_journal
 from supervisor.runtime.attempt.jobs import Jobs
+from supervisor.runtime.journal.pages import pages_of, parts_of
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -73,13 +74,15 @@ class Claims:
         rather than leave it out.
         """
         wanted, taken = list(roots), list[str]()
-        for start in range(0, len(wanted), STEP):
-            taken += await self._take(wanted[start : start + STEP], only_one=only_one)
+        for some in parts_of(wanted, STEP):
+            taken += await self._take(some, only_one=only_one)
             await checkpoint()
         return taken
 
-    async def _take(self, wanted: list[str], *, only_one: bool) -> list[str]:
-        def plan(view: View) -> tuple[list[Entry], list[str]]:
+    async def _take(self, wanted: Sequence[str], *, only_one: bool) -> list[str]:
+        taken = list[str]()
+
+        def plan(view: View) -> list[Entry]:
             rows = {row.id: row for row in view.store.get_sessions(wanted)}
             why = {root: _why_only_a_command(view, rows.get(root)) for root in wanted}
             here = [root for root in wanted if why[root] is None]
@@ -90,38 +93,42 @@ class Claims:
                         raise UnknownAgent(reason)
                     if (owner := others.get(root)) is not None:
                         raise TreeOwned(root, str(owner))
-            return [], [root for root in here if root not in others]
+            taken[:] = [root for root in here if root not in others]
+            return []
 
-        taken = await self._attempts.journal.append_with_answer(plan)
         try:
-            await self._launcher.recover(*taken)
-        except StoreUnreadable:
-            await self._recover_each(taken)
+            await self._attempts.journal.append(plan)
+        finally:  # a native cancellation may come with the commit
+            self._attempts.ask(self._run, [root for root in taken if self._attempts.journal.store.owns(root)])
         return taken
 
-    async def _recover_each(self, taken: list[str]) -> None:
+    def _run(self, taken: list[str]) -> None:
+        """Run the trees that were taken: they are ours, whether the store answers now."""
+        try:
+            self._launcher.recover(*taken)
+        except StoreUnreadable:
+            self._run_each(taken)
+
+    def _run_each(self, taken: list[str]) -> None:
         for root in taken:
             try:
-                await self._launcher.recover(root)
+                self._launcher.recover(root)
             except StoreUnreadable as error:  # the other trees are ours now, and are run all the same
                 self._attempts.refuse(root, str(error))
 
     async def find_open(self) -> dict[str, list[SessionRow]]:
         """Return the open sessions of the store, by root."""
-        store, after = self._attempts.journal.store, 0
         trees: dict[str, list[SessionRow]] = {}
-        while rows := store.find_sessions(is_open=True, after=after, limit=STEP):
+        for rows in pages_of(self._attempts.journal.store.find_sessions, STEP, is_open=True):
             for row in rows:
                 trees.setdefault(row.root, []).append(row)
-            after = rows[-1].position
             await checkpoint()
         return trees
 
     async def without_owner(self, roots: Iterable[str]) -> list[str]:
         """Return those of these trees that no process owns."""
-        asked, found = list(roots), list[str]()
-        for start in range(0, len(asked), STEP):
-            some = asked[start : start + STEP]
+        found = list[str]()
+        for some in parts_of(list(roots), STEP):
             owners = self._attempts.journal.store.get_owners(some)
             found += [root for root in some if root not in owners]
             await checkpoint()
@@ -147,8 +154,8 @@ def refuse_of_command(view: View, root: str) -> None:
 def _why_only_a_command(view: View, row: SessionRow | None) -> str | None:
     if row is None or row.agent not in COMMAND_AGENTS:
         return None  # decided without reading its journal: a daemon claims many trees at its start
-    state = view.session(row.id)
-    if state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
+    state = view.find_readable(row.id)  # what a newer program has written is told when the tree is run
+    if state is not None and state.cancel is None and (why := why_not_here(state.facts.agent)) is not None:
         return f"session {row.id} cannot be run here: {why}"
     return None
 
@@ -216,8 +223,8 @@ class ClaimLoop:
 
     async def _tell(self, taken: list[str]) -> None:
         """Log the trees that this process runs from now on."""
-        for start in range(0, len(taken) if log.is_heard else 0, STEP):
-            for row in self._store.get_sessions(taken[start : start + STEP]):
+        for some in parts_of(taken if log.is_heard else [], STEP):
+            for row in self._store.get_sessions(some):
                 log.info("tree.claimed", session=row.id, agent=row.agent)
             await checkpoint()
 
@@ -238,8 +245,8 @@ class ClaimLoop:
         and the owners of the others."""
         begun, owners = sorted(self._begun_elsewhere), set[str]()
         roots = list(dict.fromkeys(row.root for row in self._store.get_sessions(begun) if row.outcome is None))
-        for start in range(0, len(roots), STEP):
-            owners |= {owner.id for owner in self._store.get_owners(roots[start : start + STEP]).values()}
+        for some in parts_of(roots, STEP):
+            owners |= {owner.id for owner in self._store.get_owners(some).values()}
             await checkpoint()
         unowned = await self._claims.without_owner(roots)
         self._begun_elsewhere.difference_update(begun)
@@ -250,13 +257,13 @@ class ClaimLoop:
         unowned = await self._claims.without_owner(trees)
         old = [root for root in unowned if self._is_old(trees[root])]
         asking = set[str]()
-        for start in range(0, len(old), STEP):
-            asking |= self._asking(old[start : start + STEP])
+        for some in parts_of(old, STEP):
+            asking |= self._asking(some)
             await checkpoint()
         silent = {root for root in old if root not in asking and await self._is_silent(trees[root])}
         return [root for root in unowned if root not in silent] + self._claims.find_with_jobs()
 
-    def _asking(self, roots: list[str]) -> set[str]:
+    def _asking(self, roots: Sequence[str]) -> set[str]:
         """Return those of these trees in which an approval is pending."""
         found = set[str]()
         while roots and (page := self._store.find_asked_in(roots, 0, STEP)):
@@ -289,7 +296,8 @@ class ClaimLoop:
         try:
             for row in rows:
                 await checkpoint()
-                journal = store.journal(row.id)
+                if not (journal := store.journal(row.id)):
+                    continue  # it has ended, and was pruned, since it was listed
                 if journal[-1].event.at > since:  # `last_at` of the index is only approximate
                     return False
                 if _has_something_to_do(replay_journal(row.id, [entry.event for entry in journal])):

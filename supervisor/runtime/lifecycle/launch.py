@@ -13,6 +13,7 @@ Rules
 
 from collections.abc import Callable, Sequence
 from math import inf
+from operator import attrgetter
 from typing import Any, Literal
 
 import anyio
@@ -23,7 +24,8 @@ from supervisor.core.errors import StoreError, UnknownAgent
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval
 from supervisor.runtime.clock.alarm import Appointment
-from supervisor.runtime.clock.patience import PAUSE_SECONDS, until_answered
+from supervisor.runtime.clock.patience import PAUSE_SECONDS
+from supervisor.runtime.journal.pages import pages_in
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -77,10 +79,11 @@ class Launcher:
         """The session that was the last to begin an attempt at its last chance, and when the next one may begin even if
         that attempt is still barren, on the loop's clock."""
 
-    async def recover(self, *roots: str) -> None:
-        """Launch each open session that can go on, in trees that this process owns. A timer wakes the others."""
-        asked, waiting = await until_answered(self._pending_in, roots), dict[str, None]()
-        rows = await until_answered(self._journal.store.find_open_in, roots)
+    def recover(self, *roots: str) -> None:
+        """Launch each open session that can go on, in trees that this process owns. A timer wakes the others. Nothing
+        is awaited here, so no cancellation comes between a claim and this."""
+        asked, waiting = self._pending_in(roots), dict[str, None]()
+        rows = self._journal.store.find_open_in(roots)
         for root in roots:
             self._attempts.refusals.pop(root, None)
             self.claimed.send(root, asked.get(root, []))
@@ -99,15 +102,11 @@ class Launcher:
             self.sleeps_for_budget.send(root)
 
     def _pending_in(self, roots: Sequence[str]) -> dict[str, list[Approval]]:
-        """Return what is pending in trees, by root. A page may end within a tree."""
-        found, after = dict[str, list[Approval]](), 0
-        while roots:
-            page = self._journal.store.find_asked_in(roots, after, PAGE)
+        """Return what is pending in trees, by root."""
+        found = dict[str, list[Approval]]()
+        for page in pages_in(roots, self._journal.store.find_asked_in, PAGE, attrgetter("root_session")):
             for approval in page:
                 found.setdefault(approval.root_session, []).append(approval)
-            if len(page) < PAGE:
-                break
-            roots, after = roots[roots.index(page[-1].root_session) :], page[-1].position
         return found
 
     def wake_at(self, session: str, deadline: float) -> None:

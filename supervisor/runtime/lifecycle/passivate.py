@@ -9,6 +9,8 @@ Rules
   keep a run in memory that waits for something else, and a run that waits for nothing else stays.
 - How long it must have waited is in its agent's declaration, or else a setting of the supervisor. An agent whose run
   owns something that ends with the attempt, such as a process, may declare that no wait is long enough.
+- A run that has not asked again for all that its journal holds is not passivated: to the rest, an answer may have come
+  already, and none would wake it. It stays in memory, and a supervisor that closes suspends it.
 - While the supervisor is closing, a run that waits for people is passivated at once. A run with a timer stays, since it
   can go on by itself. An approval's expiry does not count as a timer: the run waits for people.
 - A later attempt that waits has shown that it does not end with its process. That is journaled once (R5).
@@ -32,6 +34,7 @@ from supervisor.core.limits import name_of
 from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.attempt.attempt import READY, Attempt
 from supervisor.runtime.attempt.divergence import path_block
+from supervisor.runtime.attempt.host import StopReason
 from supervisor.runtime.clock.alarm import Alarm, Appointment
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.lifecycle.attempts import Attempts
@@ -86,8 +89,12 @@ class Passivation:
             queue.remove(attempt)
 
     def _passivate_soon(self, attempt: Attempt) -> None:
-        if attempt.is_quiet and self._may_sleep(attempt):
+        if not attempt.is_quiet or not self._may_sleep(attempt):
+            return
+        if not attempt.replay.is_replaying or attempt.replay.oldest_unclaimed(attempt.state) is None:
             self._attempts.start_soon(self._passivate, attempt, attempt.rest)
+        elif self.is_leaving:  # it sleeps for nothing: the next process begins with it at once
+            attempt.stop(StopReason("suspended", "the supervisor was left while it replayed"))
 
     def _settle_soon(self, attempt: Attempt) -> None:
         if attempt.is_quiet and attempt.state.barren:

@@ -198,11 +198,6 @@ class Runner:
         """How many tool calls are under way, from the commit of `executing` to that of the result."""
         return self.acting.count
 
-    @property
-    def is_executing(self) -> bool:
-        """Whether a tool call is under way."""
-        return self.acting.count > 0
-
     def listen(self, kinds: Collection[object], listener: Callable[[JournalEntry], object]) -> None:
         """Call `listener` with each entry of these kinds that is committed, here or by another process."""
         for kind in kinds:
@@ -386,7 +381,7 @@ class Runner:
             elif ending is None:
                 sleeps = attempt.stop_reason is not None and attempt.stop_reason.kind in ("passivated", "blocked")
                 if attempt.block is not None:
-                    await self.blocked.settle(attempt, attempt.block)
+                    await self.blocked.settle(attempt.session, attempt.block, attempt.run)
                 else:
                     await self.finishing.settle(attempt)
             elif not attempt.has_ended:

@@ -125,9 +125,10 @@ class Call(ABC):
     def value_type(self) -> Any:
         """The type of the value of an ok result."""
 
-    @abstractmethod
     def own_policy(self, arguments: msgspec.Raw) -> Policy:
-        """Return the policy of the call with these arguments, if no rule matches."""
+        """Return the policy of the call with these arguments, if no rule matches. Only rules ask or deny where there is
+        no function: a sub-agent's own calls are asked about one by one."""
+        return "allow"
 
     @property
     def refusal(self) -> str:
@@ -140,30 +141,15 @@ class Call(ABC):
         """What the call takes of budgets before it is journaled."""
         return A_CALL
 
-    @property
-    def edit_schema(self) -> msgspec.Raw:
-        """The JSON schema that is journaled with a request whose arguments a person may edit; null: none."""
-        return JSON_NULL
+    def asked_with(self) -> dict[str, Any]:
+        """Return the fields of a request about which a person is asked that say what they may put in its place, and for
+        how long cards wait for evidence of it."""
+        return {}
 
-    @property
-    def parameters(self) -> msgspec.Raw:
-        """The JSON schema that is journaled with such a request for the people who edit it; null: none."""
-        return JSON_NULL
-
-    @property
-    def defaults(self) -> tuple[str, ...]:
-        """The names of the arguments that have the default value of the tool's parameter."""
-        return ()
-
-    @property
-    def default_values(self) -> msgspec.Raw:
-        """The default values of the tool's other parameters, by name; null: none."""
-        return JSON_NULL
-
-    @abstractmethod
     def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
         """Return the events that are appended together with the request of a call that needs no approval, `at` the same
         instant."""
+        return ()
 
     @abstractmethod
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> Any:
@@ -191,11 +177,6 @@ class Call(ABC):
     def claimed(self) -> str:
         """What the caller says that the call would do, which is shown as its words; "" if it says nothing."""
         return ""
-
-    @property
-    def preview_seconds(self) -> float | None:
-        """Seconds for which cards wait for evidence of the call; None: it has no preview."""
-        return None
 
     @property
     def record(self) -> Operation:
@@ -238,11 +219,11 @@ class Call(ABC):
 
         def plan(view: View) -> Iterable[Entry]:
             session, state = self.attempt.session, view.session(self.attempt.session)
-            ruled = None if refusal else self.ask_rules(view, state, content)
+            at = self.now()  # the one instant at which rules are judged, and that is journaled
+            ruled = None if refusal else self.ask_rules(view, state, content, at)
             if ruled is not None and ruled[0] == own_policy == "allow" and any(map(is_allowance, ruled[1])):
                 ruled = None  # it runs without an allowance, too
             policy = own_policy if ruled is None else ruled[0]
-            at = self.now()
             allowed_by = tuple(filter(is_allowance, ruled[1])) if ruled is not None and policy == "allow" else ()
             request = e.ToolCallRequested(
                 at=at,
@@ -289,20 +270,16 @@ class Call(ABC):
         patterns = self._offered if has_news else grantable
         return replace(
             request,
-            defaults=self.defaults,
-            default_values=self.default_values if self.is_editable else JSON_NULL,
-            why=self._why(ruled, view, state) if has_news else "",
+            why=self._why(ruled, view, state, request.at) if has_news else "",
             note=self._note(state) if has_news else "",
-            schema=self.edit_schema if self.is_editable else JSON_NULL,
-            parameters=self.parameters if self.is_editable else JSON_NULL,
             approval=approval,
             patterns=patterns(self.content) if ruled is None or not has_news else (),
             expires_at=expiry(request.at, self.attempt.spec.approval_expires_in),
             because=self.said.because if has_news else "",
             urgency=self.said.urgency if has_news else None,
-            preview=self.preview_seconds,
             uses=NEXT_CALLS if has_news and not self.attempt.host.environment.shares_rules else 0,
             minutes=SOME_MINUTES if has_news else 0,
+            **self.asked_with(),
         )
 
     def _offered(self, content: CallContent) -> tuple[str | None, ...]:
@@ -312,28 +289,27 @@ class Call(ABC):
         settle = environment.settle if self.settled is None else partial(_given, self.settled)
         return offered(content, settled=settle(named_edits(content)), ours=environment.files_of_ours())
 
-    def _why(self, ruled: Ruled | None, view: View, state: SessionState) -> str:
+    def _why(self, ruled: Ruled | None, view: View, state: SessionState, now: datetime) -> str:
         rules, own = self.attempt.host.rules, self.attempt.spec.rules
-        found = rules.why(ruled, view, state.facts, self.content, own, self.now())
+        found = rules.why(ruled, view, state.facts, self.content, own, now)
         return printable_text(found)
 
     def _note(self, state: SessionState) -> str:
         """Return who has denied the same call lately."""
-        order, same = state.order, (self.content.tool, self.content.digest)
-        latest = (state.operations[order[place]] for place in range(max(0, len(order) - LATELY), len(order)))
-        who = [
-            record.approval.by or ""
-            for record in latest
-            if record.approval is not None
-            and record.approval.status == "denied"
-            and isinstance(record.request, e.ToolCallRequested)
-            and (record.request.tool, record.request.digest) == same
-        ]
+        order, operations, who = state.order, state.operations, list[str]()
+        same = self.content.tool, self.content.digest
+        for place in range(max(0, len(order) - LATELY), len(order)):
+            record = operations[order[place]]
+            if record.approval is None or record.approval.status != "denied":  # almost all: each call looks at so many
+                continue
+            request = record.request
+            if isinstance(request, e.ToolCallRequested) and (request.tool, request.digest) == same:
+                who.append(record.approval.by or "")
         times = f", {len(who)} times" if len(who) > 1 else ""
         return f"{', '.join(dict.fromkeys(who))} denied the same call just before{times}" if who else ""
 
     def ask_rules(
-        self, view: View, state: SessionState, content: CallContent, kept: Collection[str] = ()
+        self, view: View, state: SessionState, content: CallContent, now: datetime, kept: Collection[str] = ()
     ) -> Ruled | None:
         """Return the policy that the rules give the call, and the rules it is from; None if its own policy decides. Its
         paths are settled each time, so before the effect they are what they are then. `kept`: as in `of_call`."""
@@ -343,7 +319,7 @@ class Call(ABC):
             view,
             state.facts,
             content,
-            self.now(),
+            now,
             kept=kept,
             settle=environment.settle if self.settled is None else partial(_given, self.settled),
             ours=environment.files_of_ours,
@@ -355,7 +331,7 @@ class Call(ABC):
         record = state.operations[self.operation]
         assert isinstance(record.request, e.ToolCallRequested)
         content = self.content_now
-        ruled = self.ask_rules(view, state, content, record.request.allowances)
+        ruled = self.ask_rules(view, state, content, self.now(), record.request.allowances)
         why = why_not_begun(
             None if ruled is None else first_of(ruled),
             self.own_policy(record.arguments) if ruled is None else ruled[0],
@@ -403,14 +379,8 @@ class Call(ABC):
         raise Suspended
 
     async def abandon(self, content: str = "", details: Mapping[str, Any] = NOT_BEGUN) -> None:
-        abandoned = e.OperationAbandoned(
-            at=self.now(),
-            operation=self.operation,
-            kind="call",
-            content=printable_text(content),
-            details=encode_details(details),
-        )
-        await self.attempt.abandon(abandoned, self.follow_abandonment)
+        said = {"content": printable_text(content), "details": encode_details(details)}
+        await self.attempt.abandon(self.operation, "call", self.follow_abandonment, **said)
 
     def follow_abandonment(self, view: View) -> Iterable[Entry]:
         """Return the entries that are journaled with the call's abandonment."""

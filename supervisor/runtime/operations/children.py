@@ -22,7 +22,7 @@ from supervisor.core.ids import STORE_JOURNALS, child_session_id
 from supervisor.core.values import Outcome, result_of
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.plans.begin import exceeded_limit, first_events_of_child
+from supervisor.runtime.plans.begin import exceeded_limit, first_events
 from supervisor.runtime.plans.end import cancel_events
 from supervisor.seam.runs import ChildRun
 from supervisor.system.identity import attempt_started
@@ -51,25 +51,20 @@ async def spawn(
     operation = attempt.names.of_operation(branch, "spawn", agent.name, asked)
     attempt.refuse_new(operation, agent.why_inexact(args, kwargs, given))
 
-    def finished(now: datetime, child: str | None, error: tuple[str, str] | None) -> e.OperationFinished:
-        return e.OperationFinished(at=now, operation=operation, kind="spawn", child=child, error=error)
-
     def entry(view: View, now: datetime, child: str, limit: str | None) -> e.AnyEvent:
-        return finished(now, child, None) if limit is None else finished(now, None, ("LimitExceeded", limit))
+        became: dict[str, Any] = {"child": child} if limit is None else {"error": ("LimitExceeded", limit)}
+        return e.OperationFinished(at=now, operation=operation, kind="spawn", **became)
 
-    attempt.begin_operation()
-    try:
-        if await attempt.enter(operation) is None:
-            try:
-                folder = None if cwd is None else attempt.host.environment.find_folder(cwd, attempt.state.facts.cwd)
-            except InvalidInput as misfit:
-                refusal = ("InvalidInput", str(misfit))
-                await attempt.append(lambda view, state: [finished(attempt.host.clock.now(), None, refusal)])
-            else:
-                await begin_child(attempt, operation, agent, given, entry, folder)
-        record = await attempt.take(operation)
-    finally:
-        await attempt.end_operation(operation)
+    async def begin() -> None:
+        try:
+            folder = None if cwd is None else attempt.host.environment.find_folder(cwd, attempt.state.facts.cwd)
+        except InvalidInput as misfit:
+            refusal = ("InvalidInput", str(misfit))
+            await attempt.append(lambda view, state: [attempt.finished(operation, "spawn", error=refusal)])
+        else:
+            await begin_child(attempt, operation, agent, given, entry, folder)
+
+    record = await attempt.do_once(operation, begin)
     assert isinstance(record.result, e.OperationFinished)
     if record.result.error is not None:
         name, why = record.result.error
@@ -115,12 +110,23 @@ async def begin_child(
         limit = exceeded_limit(state, attempt.spec) or _exceeded_here(attempt)
         yield attempt.session, entry(view, now, child, limit)
         if limit is None:
-            folder = attempt.host.environment.folder_of_agent(agent.cwd, state.facts.cwd if cwd is None else cwd)
-            first = attempt_started(begun.version, now)
-            rules = inherit(state.facts.rules, begun.rules)
-            facts = (first, folder, rules, traceparent)
-            for event in first_events_of_child(state, operation, agent, locate(agent), given, *facts):
-                yield child, event
+            facts = state.facts
+            first = first_events(
+                agent,
+                locate(agent),
+                given,
+                attempt_started(begun.version, now),
+                path=(*facts.path, agent.name),
+                root=facts.root,
+                requester=facts.requester,
+                requester_roles=facts.requester_roles,
+                cwd=attempt.host.environment.folder_of_agent(agent.cwd, facts.cwd if cwd is None else cwd),
+                parent=state.id,
+                parent_operation=operation,
+                rules=inherit(facts.rules, begun.rules),
+                traceparent=traceparent,
+            )
+            yield from ((child, event) for event in first)
 
     attempt.host.expect(child)
     try:
@@ -170,8 +176,7 @@ class LocalChild(ChildRun[R]):
         try:
             if await attempt.enter(operation) is None:
                 await attempt.wait(operation, child, lambda: attempt.state.children[child] is not None)
-                now = attempt.host.clock.now()
-                delivered = e.OperationFinished(at=now, operation=operation, kind="outcome", child=child)
+                delivered = attempt.finished(operation, "outcome", child=child)
                 await attempt.deliver(lambda: delivered)
             await attempt.take(operation)
             ended = attempt.state.children[child]
@@ -194,17 +199,11 @@ class LocalChild(ChildRun[R]):
         by = f"its parent {attempt.spec.name}"
 
         def plan(view: View) -> Iterator[Entry]:
-            now = attempt.host.clock.now()
-            yield attempt.session, e.OperationFinished(at=now, operation=operation, kind="cancel", child=child)
-            yield from cancel_events(view, child, by, reason, now)
+            done = attempt.finished(operation, "cancel", child=child)
+            yield attempt.session, done
+            yield from cancel_events(view, child, by, reason, done.at)
 
-        attempt.begin_operation()
-        try:
-            if await attempt.enter(operation) is None:
-                await attempt.append_to_many(plan)
-            await attempt.take(operation)
-        finally:
-            await attempt.end_operation(operation)
+        await attempt.do_once(operation, lambda: attempt.append_to_many(plan))
 
 
 def outcome_of(ended: e.RunFinished | e.ChildEnded, spec: AgentSpec[Any, R] | None) -> Outcome[R]:

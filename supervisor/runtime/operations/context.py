@@ -1,4 +1,5 @@
-"""The agent's Context: every method is an operation, and takes the path that runtime/attempt/attempt.py describes.
+"""The agent's Context: every method is an operation, and takes the path that runtime/attempt/attempt.py describes. The
+types that a program sees are in the seam (seam/context.py).
 
 Some operations are journaled only with their result (step, spawn, now, random, the outcome or cancel of a child). If a
 scope of the agent's own cancels one, nothing is journaled, and it is new again in a replay. The others (calls,
@@ -8,7 +9,7 @@ questions, sleep, timers) are journaled when they start, and as abandoned when a
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar
 
 import anyio
 import msgspec
@@ -16,9 +17,8 @@ from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.approvals.masking import shown_entries
-from supervisor.core.declarations.agent_spec import AgentSpec, AgentWithoutInput
+from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.declarations.signatures import signature_of
-from supervisor.core.declarations.tool_context import StepContext
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput
@@ -29,6 +29,7 @@ from supervisor.core.usage import Usage
 from supervisor.core.values import URGENCIES, Message, ReportKind, ToolCall, ToolResult, Urgency
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Named, Place
+from supervisor.runtime.attempt.settling import Settling
 from supervisor.runtime.journal.writer import View
 from supervisor.runtime.operations.calls import Said, run
 from supervisor.runtime.operations.children import LocalChild, spawn
@@ -39,7 +40,7 @@ from supervisor.runtime.operations.places import within_limit
 from supervisor.runtime.operations.questions import ask
 from supervisor.runtime.operations.reports import report, stream
 from supervisor.runtime.operations.spending import asking_model, use, use_now
-from supervisor.runtime.operations.steps import finished, step, value_of
+from supervisor.runtime.operations.steps import step, value_of
 from supervisor.runtime.operations.timers import DurableTimer, sleep
 from supervisor.seam.context import Context, Operations
 from supervisor.seam.runs import ChildRun, TaskGroup, Timer
@@ -54,31 +55,7 @@ class LocalOperations(Operations):
         self._attempt = attempt
         self._place = place
 
-    @overload
-    async def call(
-        self, tool: ToolCall, /, *, because: str = "", urgency: Urgency | None = None
-    ) -> ToolResult[Any]: ...
-    @overload
-    async def call(
-        self, tool: ToolSpec[P, R] | AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> ToolResult[R]: ...
-    @overload
-    async def call(
-        self,
-        tool: ToolSpec[..., R] | AgentSpec[..., R],
-        /,
-        *args: Any,
-        because: str,
-        urgency: Urgency | None = None,
-        **kwargs: Any,
-    ) -> ToolResult[R]: ...
-    @overload
-    async def call(
-        self, tool: ToolSpec[..., R] | AgentSpec[..., R], /, *args: Any, urgency: Urgency, **kwargs: Any
-    ) -> ToolResult[R]: ...
-    def call(
-        self, tool: ToolCall | ToolSpec[..., Any] | AgentSpec[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, ToolResult[Any]]:
+    def call(self, tool: Any, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ToolResult[Any]]:
         said = _said(tool, kwargs)
         if isinstance(tool, ToolCall):
             if args or kwargs:
@@ -104,16 +81,6 @@ class LocalOperations(Operations):
     ) -> Any:
         return await ask(self._attempt, self._place, question, choices, schema, expires_in, _checked_urgency(urgency))
 
-    @overload
-    async def step(
-        self, fn: Callable[Concatenate[StepContext, P], Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> R: ...
-    @overload
-    async def step(self, fn: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    @overload
-    async def step(self, fn: Callable[Concatenate[StepContext, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    @overload
-    async def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def step(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         return await step(self._attempt, self._place, fn, args, kwargs)
 
@@ -156,23 +123,11 @@ class LocalContext(LocalOperations, Context):
                 await attempt.deliver(lambda: e.PatchMarked(at=attempt.host.clock.now(), name=printable_text(name)))
         return attempt.patches[name]
 
-    @overload
-    async def spawn(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> ChildRun[R]: ...
-    @overload
-    async def spawn(self, agent: AgentWithoutInput[R], /, *, cwd: str | None) -> ChildRun[R]: ...
-    @overload
-    async def spawn(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> ChildRun[R]: ...
     async def spawn(self, agent: Any, /, *args: Any, **kwargs: Any) -> ChildRun[Any]:
         cwd = kwargs.pop("cwd", None)
         child = await spawn(self._attempt, self._branch, agent, args, kwargs, cwd)
         return LocalChild(self._attempt, self._branch, child, agent)
 
-    @overload
-    async def run(self, agent: AgentSpec[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    @overload
-    async def run(self, agent: AgentWithoutInput[R], /, *, cwd: str | None) -> R: ...
-    @overload
-    async def run(self, agent: AgentSpec[[T], R], input: T, /, *, cwd: str | None) -> R: ...
     async def run(self, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
         return await (await self.spawn(agent, *args, **kwargs)).result()
 
@@ -205,14 +160,11 @@ class LocalContext(LocalOperations, Context):
         """Do an operation whose result is known at once and is written as a note."""
         attempt = self._attempt
         operation = attempt.names.of_operation(self._branch, kind, "", None)
-        attempt.begin_operation()
-        try:
-            if await attempt.enter(operation) is None:
-                await attempt.deliver(lambda: finished(attempt, operation, kind, value))
-            record = await attempt.take(operation)
-        finally:
-            await attempt.end_operation(operation)
-        return value_of(record, type_, kind)
+
+        def deliver() -> Awaitable[bool]:
+            return attempt.deliver(lambda: attempt.finished(operation, kind, value=value))
+
+        return value_of(await attempt.do_once(operation, deliver), type_, kind)
 
     async def receive(self) -> str:
         return await receive(self._attempt, self._branch)
@@ -239,7 +191,8 @@ class LocalContext(LocalOperations, Context):
         number = split_operation_id(opened)[1]
         try:
             async with anyio.create_task_group() as tasks:
-                yield _Group(self, f"group{number}" if not depth else f"group{depth}-{number}", tasks)
+                name = f"group{number}" if not depth else f"group{depth}-{number}"
+                yield _Group(self, name, tasks, self._attempt.settling)
         finally:
             self._attempt.complete(opened)
 
@@ -260,6 +213,7 @@ class LocalContext(LocalOperations, Context):
                 with self._attempt.watch.working(model_call=True, on_silence=on_silence):
                     yield
         finally:
+            self._attempt.settling.begin()  # a timer or a socket may have led to this step
             self._attempt.check_quiet()  # the attempt may only wait from now on
 
     def heartbeat(self) -> None:
@@ -345,10 +299,11 @@ def _checked(name: str, what: str) -> str:
 class _Group(TaskGroup):
     """Numbers its children in program order, so that each has its own branch in every attempt."""
 
-    def __init__(self, context: LocalContext, name: str, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, context: LocalContext, name: str, tasks: anyio.abc.TaskGroup, settling: Settling) -> None:
         self._context = context
         self._name = name
         self._tasks = tasks
+        self._settling = settling
         self._number = 0
 
     def start_soon(self, fn: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any) -> None:
@@ -363,4 +318,5 @@ class _Group(TaskGroup):
         except ValueError:  # a builtin without a signature
             pass
         self._number += 1
+        self._settling.begin()  # as above
         self._tasks.start_soon(fn, self._context.branch(f"{self._name}.{self._number}"), *args)

@@ -28,7 +28,7 @@ from supervisor.core.encoding import INEXACT, from_json, is_exact, printable_tex
 from supervisor.core.errors import InvalidInput
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.text.masks import mask_arguments
-from supervisor.core.values import OutcomeKind, Policy, ResultKind, ToolCall
+from supervisor.core.values import OutcomeKind, ResultKind, ToolCall
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.journal.writer import Entry, View
@@ -133,10 +133,9 @@ class RefusedCall(Call):
     def value_type(self) -> Any:
         return Any
 
-    def own_policy(self, arguments: msgspec.Raw) -> Policy:
-        return "allow"
-
-    def ask_rules(self, view: View, state: SessionState, content: CallContent, kept: Collection[str] = ()) -> None:
+    def ask_rules(
+        self, view: View, state: SessionState, content: CallContent, now: datetime, kept: Collection[str] = ()
+    ) -> None:
         """Return None: no rule applies to a call that cannot be made."""
 
     def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
@@ -188,13 +187,6 @@ class AgentCall(Call):
     @property
     def refusal(self) -> str:
         return self._agent.refusal
-
-    def own_policy(self, arguments: msgspec.Raw) -> Policy:
-        """Return allow: only rules ask or deny here, since a sub-agent's own calls are asked about one by one."""
-        return "allow"
-
-    def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
-        return ()
 
     def check(self, arguments: msgspec.Raw, *, is_edited: bool) -> msgspec.Raw:
         self._agent.read_offered(arguments)

@@ -37,11 +37,9 @@ from supervisor.core.declarations.previews import (
 from supervisor.core.declarations.tool_spec import ToolSpec
 from supervisor.core.errors import InvalidInput, RunStopping, Suspended
 from supervisor.core.sessions.state import Operation, SessionState
-from supervisor.core.text.masks import MASK
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.bodies import DeadlinePassed, Running
-from supervisor.runtime.attempt.tracebacks import explain, secrets_in
-from supervisor.runtime.environment import Body
+from supervisor.runtime.attempt.tracebacks import explain, secrets_in, without_values
 from supervisor.runtime.journal.writer import View
 
 _NUMBERS: Final = count()
@@ -210,20 +208,8 @@ async def _call_preview(call: Previewing, raw: msgspec.Raw, what: str, *, is_edi
     context = PreviewContext(session=attempt.session, requester=facts.requester, cwd=facts.cwd)
     args, kwargs = call.tool.spread_for_preview(context, arguments)
     running = Running(host.bodies, attempt.session, attempt.spec.name, call.operation, what, begins_again=False)
-    body = Body(
-        kind="call",
-        name=call.tool.name,
-        session=attempt.session,
-        run=attempt.run,
-        operation=call.operation,
-        timeout=PREVIEW_SECONDS,
-        inactivity_timeout=attempt.spec.inactivity_timeout,
-        stall=attempt.stall,
-        fn=call.tool.preview or read_preview,
-        args=args,
-        kwargs=kwargs,
-        in_thread=running.in_thread,
-    )
+    fn = call.tool.preview or read_preview
+    body = attempt.make_body(running, fn, args, kwargs, kind="call", name=call.tool.name, timeout=PREVIEW_SECONDS)
     try:
         deadline = nextafter(anyio.current_time() + PREVIEW_SECONDS, inf)
         returned = await host.bodies.run(running, lambda: host.environment.run_body(body), deadline)
@@ -242,6 +228,4 @@ async def _call_preview(call: Previewing, raw: msgspec.Raw, what: str, *, is_edi
 
 def _shown(call: Previewing, raw: msgspec.Raw, text: str) -> str:
     """Return a text of a preview without the values of secret arguments."""
-    for secret in sorted(secrets_in(raw, call.tool.secret), key=len, reverse=True):
-        text = text.replace(secret, MASK)
-    return cut_text(text)
+    return cut_text(without_values(text, secrets_in(raw, call.tool.secret)))

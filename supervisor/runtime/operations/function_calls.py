@@ -144,10 +144,6 @@ class FunctionCall(Call):
     def claimed(self) -> str:
         return self.tool.claimed
 
-    @property
-    def preview_seconds(self) -> float | None:
-        return None if self.tool.preview is None else PREVIEW_SECONDS
-
     def begin_evidence(self) -> "Taking | None":
         if self.tool.preview is None:
             return None
@@ -171,26 +167,20 @@ class FunctionCall(Call):
         return self.tool.policy_of(decoded)
 
     @property
-    def edit_schema(self) -> msgspec.Raw:
-        return self.tool.edit_schema
-
-    @property
     def begins_late(self) -> bool:
         """Whether the call counts as executing only from the moment at which its tool starts a process (T9)."""
         return self.tool.starts_process and not self.attempt.host.environment.runs_elsewhere
 
-    @property
-    def parameters(self) -> msgspec.Raw:
-        is_former = self.attempt.host.environment.is_former
-        return self.tool.former_parameters if is_former else self.tool.parameters_for_people
-
-    @property
-    def default_values(self) -> msgspec.Raw:
-        return self.tool.default_values_beyond(self.arguments)
-
-    @property
-    def defaults(self) -> tuple[str, ...]:
-        return self.tool.defaults_in(self.arguments)
+    def asked_with(self) -> dict[str, Any]:
+        tool, is_former = self.tool, self.attempt.host.environment.is_former
+        found: dict[str, Any] = {"defaults": tool.defaults_in(self.arguments)}
+        if tool.preview is not None:
+            found["preview"] = PREVIEW_SECONDS
+        if self.is_editable:
+            found["default_values"] = tool.default_values_beyond(self.arguments)
+            found["schema"] = tool.edit_schema
+            found["parameters"] = tool.former_parameters if is_former else tool.parameters_for_people
+        return found
 
     def begin_events(self, at: datetime) -> Iterable[e.AnyEvent]:
         waits = self.begins_late or self.tool.is_ready is not None or self.tool.limit is not None
@@ -256,23 +246,18 @@ class FunctionCall(Call):
         deadline = inf if timeout is None else nextafter(anyio.current_time() + timeout, inf)
         args, kwargs = self.tool.spread(arguments)
         running = self._running = context.running
-        body = Body(
+        body = self.attempt.make_body(
+            running,
+            self.tool.fn,
+            (context, *args) if self.tool.takes_context else args,
+            kwargs,
             kind="call",
             name=self.tool.name,
-            session=self.attempt.session,
-            run=self.attempt.run,
-            operation=self.operation,
             timeout=timeout,
             is_idempotent=self.is_idempotent,
             queue=self.tool.queue,
-            inactivity_timeout=self.attempt.spec.inactivity_timeout,
-            stall=self.attempt.stall,
             ruled=self._ruled(),
             recheck=self._recheck,
-            fn=self.tool.fn,
-            args=(context, *args) if self.tool.takes_context else args,
-            kwargs=kwargs,
-            in_thread=running.in_thread,
         )
         try:
             await checkpoint_if_cancelled()  # if a cancellation came during the commit, no effect begins

@@ -43,7 +43,8 @@ async def receive(attempt: Attempt, branch: str) -> str:
         record = await attempt.take(operation)
     finally:
         await attempt.end_operation(operation)
-    return _text_of(record.result)
+    assert isinstance(record.result, e.OperationFinished)
+    return msgspec.json.decode(record.result.value, type=str)
 
 
 def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
@@ -51,25 +52,22 @@ def _taken(attempt: Attempt, operation: str) -> e.OperationFinished | None:
     if not attempt.has_place:
         return None
     for message in attempt.state.inbox.values():
-        now, text = attempt.host.clock.now(), to_json(message.text, "a message")
-        return e.OperationFinished(at=now, operation=operation, kind="receive", value=text, message=message.message)
+        text = to_json(message.text, "a message")
+        return attempt.finished(operation, "receive", value=text, message=message.message)
     return None
 
 
 async def say(attempt: Attempt, branch: str, text: str) -> None:
     """Send a message to the session's readers; see Context.send."""
     operation = attempt.names.of_operation(branch, "send", "", text)
-    attempt.begin_operation()
-    try:
-        if await attempt.enter(operation) is None:
-            now = attempt.host.clock.now()
-            said = e.MessageSent(at=now, text=printable_text(text), operation=operation)
-            done = e.OperationFinished(at=now, operation=operation, kind="send")
-            attempt.host.hub.texts.note_said(attempt.session)
-            await attempt.append(lambda view, state: [said, done])
-        await attempt.take(operation)
-    finally:
-        await attempt.end_operation(operation)
+
+    async def send() -> None:
+        done = attempt.finished(operation, "send")
+        said = e.MessageSent(at=done.at, text=printable_text(text), operation=operation)
+        attempt.host.hub.texts.note_said(attempt.session)
+        await attempt.append(lambda view, state: [said, done])
+
+    await attempt.do_once(operation, send)
 
 
 def transcript(rows: Iterable[JournalEntry], runs: int) -> tuple[Message, ...]:
@@ -105,7 +103,7 @@ class Transcript:
             case e.MessageReceived():
                 self._inbox[event.message] = event
             case e.RunStarted(message=None, again=None):
-                if (text := _text_in(event.input)) is not None:
+                if isinstance(text := msgspec.json.decode(event.input), str):  # then it is a message to the session
                     said.append(Message(kind="received", text=text, at=event.at, by=self._requester))
             case e.RunStarted(message=str() as taken) | e.OperationFinished(message=str() as taken):
                 message = self._inbox.pop(taken)
@@ -140,12 +138,6 @@ def saved_before(store: Store, session: str, runs: int) -> tuple[Any, ...]:
         elif isinstance(row.event, e.StateSaved):
             states[runs] = row.event.state
     return tuple(msgspec.json.decode(state) for state in states.values())
-
-
-def _text_in(raw: msgspec.Raw) -> str | None:
-    """Return the input of a run if it is text: then it is a message to the session."""
-    value = msgspec.json.decode(raw)
-    return value if isinstance(value, str) else None
 
 
 def _imported(event: e.MessageImported) -> Message:
@@ -188,8 +180,3 @@ def _as_it_runs(question: str, call: e.ToolCallRequested | None, edited: msgspec
     if call is None or edited is None or msgspec.json.decode(edited) == msgspec.json.decode(call.arguments):
         return question
     return f"{_call_text(call.tool, edited)} (edited; asked for {bytes(call.arguments).decode()})"
-
-
-def _text_of(result: object) -> str:
-    assert isinstance(result, e.OperationFinished)
-    return msgspec.json.decode(result.value, type=str)

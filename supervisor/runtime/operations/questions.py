@@ -25,7 +25,7 @@ from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
 from supervisor.runtime.attempt.operation_ids import Place
 from supervisor.runtime.journal.writer import View
-from supervisor.runtime.operations.timers import FOREVER_SECONDS
+from supervisor.runtime.operations.timers import FOREVER_SECONDS, wait_until
 
 ON_ITS_WAY_SECONDS: Final = 30.0
 """Seconds for which a decision that was made in time, but has not come, is waited for before it is asked for again."""
@@ -50,12 +50,13 @@ async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime, si
     deadline = attempt.host.clock.timer(expires_at, since)
     attempt.timers[operation] = expires_at
     try:
-        await _wait_for_deadline(attempt, operation, deadline)
+        await wait_until(attempt, operation, deadline, lambda: _is_over(attempt, operation))
         if wants_evidence(attempt, operation) and anyio.current_time() < deadline:
             return
         approval = attempt.state.operations[operation].pending_approval
         while approval is not None and not await attempt.host.environment.claim_expiry(approval):
-            await _wait_for_deadline(attempt, operation, anyio.current_time() + ON_ITS_WAY_SECONDS)
+            deadline = anyio.current_time() + ON_ITS_WAY_SECONDS
+            await wait_until(attempt, operation, deadline, lambda: _is_over(attempt, operation))
             approval = attempt.state.operations[operation].pending_approval
     finally:
         del attempt.timers[operation]
@@ -66,16 +67,6 @@ async def _wait_until(attempt: Attempt, operation: str, expires_at: datetime, si
 
     if not _is_settled(attempt, operation):
         await attempt.append(expire)
-
-
-async def _wait_for_deadline(attempt: Attempt, operation: str, deadline: float) -> None:
-    due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
-    try:
-        await attempt.wait(
-            operation, operation, lambda: _is_over(attempt, operation) or anyio.current_time() >= deadline
-        )
-    finally:
-        attempt.host.alarm.take_back(due)
 
 
 def _is_settled(attempt: Attempt, operation: str) -> bool:
@@ -117,12 +108,10 @@ async def ask(
                 await _pose(attempt, operation, asked, expires_in, urgency)
             await wait_for_person(attempt, operation)
             if attempt.state.operations[operation].is_open:
-                clock = attempt.host.clock
-                await attempt.deliver(lambda: e.OperationFinished(at=clock.now(), operation=operation, kind="ask"))
+                await attempt.deliver(lambda: attempt.finished(operation, "ask"))
         except anyio.get_cancelled_exc_class():
             if await is_own_doing(attempt):
-                now = attempt.host.clock.now()
-                await attempt.abandon(e.OperationAbandoned(at=now, operation=operation, kind="ask"))
+                await attempt.abandon(operation, "ask")
             raise
         settled = await attempt.take(operation)
     finally:

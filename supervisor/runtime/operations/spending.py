@@ -72,18 +72,15 @@ async def use(attempt: Attempt, branch: str, usage: Usage) -> None:
     given = _checked(usage)
     named = to_json(given, "a Usage")
     operation = attempt.names.of_operation(branch, "used", given.model, bytes(named).decode())
-    attempt.begin_operation()
-    try:
-        if await attempt.enter(operation) is None:
-            now = attempt.host.clock.now()
-            spent = e.UsageSpent(at=now, usage=attempt.host.price(given), operation=operation)
-            done = e.OperationFinished(at=now, operation=operation, kind="used", value=JSON_NULL)
-            await attempt.append(lambda view, state: [spent, done])
-            if (request := request_of(attempt)) is not None:
-                request.has_said = True
-        await attempt.take(operation)
-    finally:
-        await attempt.end_operation(operation)
+
+    async def spend() -> None:
+        done = attempt.finished(operation, "used", value=JSON_NULL)
+        spent = e.UsageSpent(at=done.at, usage=attempt.host.price(given), operation=operation)
+        await attempt.append(lambda view, state: [spent, done])
+        if (request := request_of(attempt)) is not None:
+            request.has_said = True
+
+    await attempt.do_once(operation, spend)
 
 
 async def use_now(attempt: Attempt, usage: Usage) -> None:

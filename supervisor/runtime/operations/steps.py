@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, get_args
 
 import msgspec
-from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.declarations.signatures import accepts_context, awaits, hint_of, signature_of
@@ -62,29 +61,10 @@ async def step(attempt: Attempt, place: Place, fn: Any, args: tuple[Any, ...], k
     def make() -> tuple[Body, Running]:
         named = attempt.session, attempt.spec.name, operation, f"step {name}"
         running = Running(attempt.host.bodies, *named, begins_again=True)
-        body = Body(
-            kind="step",
-            name=name,
-            session=attempt.session,
-            run=attempt.run,
-            operation=operation,
-            is_idempotent=True,
-            inactivity_timeout=attempt.spec.inactivity_timeout,
-            stall=attempt.stall,
-            fn=fn,
-            args=(_StepContext(attempt, running), *args) if takes_context else args,
-            kwargs=kwargs,
-            in_thread=running.in_thread,
-        )
-        return body, running
+        given = (_StepContext(attempt, running), *args) if takes_context else args
+        return attempt.make_body(running, fn, given, kwargs, kind="step", name=name, is_idempotent=True), running
 
-    attempt.begin_operation()
-    try:
-        if await attempt.enter(operation) is None:
-            await _perform(attempt, make, name, may_spend=takes_context)
-        record = await attempt.take(operation)
-    finally:
-        await attempt.end_operation(operation)
+    record = await attempt.do_once(operation, lambda: _perform(attempt, make, name, may_spend=takes_context))
     return attempt.read(operation, lambda: value_of(record, hint_of(fn, "return"), name))
 
 
@@ -158,26 +138,13 @@ async def _take(attempt: Attempt, body: Body, running: Running, name: str) -> e.
             raise
         value, error = JSON_NULL, (type(failure).__name__, text_of(failure) + cure(failure, f"step {name}"))
         traceback = traceback_of(failure, secret_values(attempt.state))
-    return finished(attempt, body.operation, "step", value, error, traceback)
+    return attempt.finished(body.operation, "step", value=value, error=error, traceback=traceback)
 
 
 def _runs_again(attempt: Attempt, failure: Exception) -> bool:
     """Whether a step waits until what it asks is no longer busy. A run that was told to stop does not wait for that."""
     is_elsewhere = attempt.host.environment.runs_elsewhere
     return isinstance(failure, RetryAfter) and attempt.stop_reason is None and not is_elsewhere
-
-
-def finished(
-    attempt: Attempt,
-    operation: str,
-    kind: str,
-    value: Raw,
-    error: tuple[str, str] | None = None,
-    traceback: str = "",
-) -> e.OperationFinished:
-    """Return the event of a result that is known now."""
-    now = attempt.host.clock.now()
-    return e.OperationFinished(at=now, operation=operation, kind=kind, value=value, error=error, traceback=traceback)
 
 
 def value_of(record: Operation, type_: Any, what: str) -> Any:

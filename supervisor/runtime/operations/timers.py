@@ -7,13 +7,14 @@ A block may be inside another block of the same length, and a save may complete 
 on. So each depth of nesting has a counter of its own (runtime/attempt/operation_ids.py).
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import anyio
 
 from supervisor.core import events as e
 from supervisor.core.encoding import to_json
-from supervisor.core.errors import InvalidInput, StoreError, Suspended
+from supervisor.core.errors import InvalidInput, RunStopping, StoreError, Suspended
 from supervisor.core.events import WaitKind
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.native_cancellation import is_own_doing
@@ -22,6 +23,7 @@ from supervisor.runtime.clock.alarm import Appointment
 
 FOREVER_SECONDS = 100 * 365 * 86_400.0
 """Seconds. A longer timer is cut to this century, since dates have an end."""
+_EXPIRED, _IN_TIME = to_json(True, "a timer"), to_json(False, "a timer")
 
 
 async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: float) -> None:
@@ -35,11 +37,6 @@ async def _begin(attempt: Attempt, operation: str, kind: WaitKind, seconds: floa
 def _check_seconds(seconds: float) -> None:
     if not seconds >= 0:
         raise InvalidInput(f"a timer takes 0 seconds or more, not {seconds}")
-
-
-def _finished(attempt: Attempt, operation: str, kind: str, *, expired: bool) -> e.OperationFinished:
-    value = to_json(expired, "a timer")
-    return e.OperationFinished(at=attempt.host.clock.now(), operation=operation, kind=kind, value=value)
 
 
 async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
@@ -56,11 +53,10 @@ async def sleep(attempt: Attempt, branch: str, seconds: float) -> None:
                 await attempt.wait_for_scope()
             if record.is_open:
                 await _wait_until_due(attempt, operation)
-                await attempt.deliver(lambda: _finished(attempt, operation, "sleep", expired=True))
+                await attempt.deliver(lambda: attempt.finished(operation, "sleep", value=_EXPIRED))
         except anyio.get_cancelled_exc_class():
             if await is_own_doing(attempt):
-                abandoned = e.OperationAbandoned(at=attempt.host.clock.now(), operation=operation, kind="sleep")
-                await attempt.abandon(abandoned)
+                await attempt.abandon(operation, "sleep")
             raise
         await attempt.take(operation)
     finally:
@@ -72,12 +68,28 @@ async def _wait_until_due(attempt: Attempt, operation: str) -> None:
     assert isinstance(request, e.OperationStarted)
     deadline = attempt.host.clock.timer(request.due_at, request.at)
     attempt.timers[operation] = request.due_at
+    try:
+        await wait_until(attempt, operation, deadline, is_refused=False)
+    finally:
+        del attempt.timers[operation]
+
+
+async def wait_until(
+    attempt: Attempt,
+    operation: str,
+    deadline: float,
+    is_over: Callable[[], bool] = lambda: False,
+    *,
+    is_refused: bool = True,
+) -> None:
+    """Wait until an instant of the loop's clock, or until `is_over`. `is_refused`: as in Attempt.wait."""
     due = attempt.host.alarm.at(deadline, partial(attempt.wake, operation))
     try:
-        await attempt.wait(operation, operation, lambda: anyio.current_time() >= deadline, is_refused=False)
+        await attempt.wait(
+            operation, operation, lambda: is_over() or anyio.current_time() >= deadline, is_refused=is_refused
+        )
     finally:
         attempt.host.alarm.take_back(due)
-        del attempt.timers[operation]
 
 
 class DurableTimer:
@@ -97,7 +109,7 @@ class DurableTimer:
     def expired(self) -> bool:
         record = self._attempt.state.operations.get(self._operation)
         result = record.result if record is not None else None
-        return isinstance(result, e.OperationFinished) and bytes(result.value) == b"true"
+        return isinstance(result, e.OperationFinished) and bytes(result.value) == bytes(_EXPIRED)
 
     async def start(self) -> None:
         attempt = self._attempt
@@ -142,7 +154,7 @@ class DurableTimer:
                     self.scope.cancel()
                 finally:
                     await attempt.leave(self._operation)
-        except (Suspended, StoreError):
+        except (RunStopping, StoreError, Suspended):
             pass  # the agent's own tasks get the same exception, and unwind
         finally:
             self._has_fired.set()
@@ -152,7 +164,7 @@ class DurableTimer:
     def _expiry(self) -> e.OperationFinished | None:
         if self._firing.cancel_called or not self._attempt.state.operations[self._operation].is_open:
             return None
-        return _finished(self._attempt, self._operation, "timer", expired=True)
+        return self._attempt.finished(self._operation, "timer", value=_EXPIRED)
 
     async def interrupt(self, error: BaseException) -> None:
         """End the timer: an error, or a cancellation that is not this timer's own, has left the block."""
@@ -160,8 +172,7 @@ class DurableTimer:
         if isinstance(error, anyio.get_cancelled_exc_class()):
             await is_own_doing(self._attempt)
         if not self.scope.cancel_called and self._attempt.stop_reason is None:
-            now = self._attempt.host.clock.now()
-            await self._attempt.abandon(e.OperationAbandoned(at=now, operation=self._operation, kind="timer"))
+            await self._attempt.abandon(self._operation, "timer")
             await self._attempt.leave(self._operation)
         self._attempt.complete(self._operation)
 
@@ -181,7 +192,7 @@ class DurableTimer:
             if record.state == "abandoned":
                 return None
             if record.is_open:
-                await attempt.deliver(lambda: _finished(attempt, self._operation, "timer", expired=False))
+                await attempt.deliver(lambda: attempt.finished(self._operation, "timer", value=_IN_TIME))
             await attempt.take(self._operation)
         finally:
             await attempt.end_operation(self._operation)

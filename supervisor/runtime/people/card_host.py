@@ -25,7 +25,8 @@ class CardHost(Protocol):
         ...
 
     def after(self, seconds: float, callback: Callable[[], None], /) -> Callable[[], None]:
-        """Call `callback` after `seconds`, or later. Return a function that cancels the call at any time."""
+        """Call `callback` after `seconds`, or later, and again if it raises StoreError. Return a function that cancels
+        the call at any time."""
         ...
 
     def read(self, approval: Approval, /) -> Approval | None:
@@ -37,7 +38,7 @@ class CardHost(Protocol):
         ...
 
     def find_left(self, approval: Approval, /) -> Mapping[str, Left]:
-        """Return the noted states of an approval's cards, by target."""
+        """Return the noted states of an approval's cards, by target. Raises StoreError if they cannot be read."""
         ...
 
     async def claim(self, approval: Approval, begun: CardBegun, /) -> Left | None:

@@ -389,7 +389,12 @@ class Target:
     def _face(self, says: Approval, *, is_former: bool = False) -> str:
         """Return a digest of all that the card says, and of the reminder that it was renewed for; "" if the channel
         cannot tell it. `is_former`: as a former version noted it, when it had sent the reminder."""
-        if (face := self._channel.face(says, is_notice=self.is_notice)) is None:
+        try:
+            face = self._channel.face(says, is_notice=self.is_notice)
+        except Exception as error:  # noqa: BLE001 # a channel may raise anything; its cards are shown all the same
+            log.warning("card.without_face", target=self.key, approval=says.id, error=repr(error))
+            face = None
+        if face is None:
             return ""
         renewed_for = f"{'' if is_former or says.reminded_at is None else 'due '}{says.reminded_at}"
         return sha256(f"{renewed_for}\n{face}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]

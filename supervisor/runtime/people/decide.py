@@ -10,7 +10,7 @@ Rules
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from supervisor.core import events as e
 from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
 from supervisor.runtime.clock.patience import endless
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import (
     ALONE,
@@ -81,7 +82,8 @@ async def decide_in_tree(
     runner: "Runner", decisions: Sequence[tuple[str, Decision]], how: Deciding
 ) -> list[DecisionResult]:
     """Decide several approvals of one tree in one append. Each is planned after the changes of those before it, so that
-    a rule that one makes decides the others, too. One that does not fit is refused, and stops no other."""
+    a rule that one makes decides the others, too. One that does not fit, or whose session cannot be read, is refused,
+    and stops no other."""
     found: list[_Ready | DecisionResult] = []
     for approval, decision in decisions:
         try:
@@ -97,12 +99,14 @@ async def decide_in_tree(
         for place, each in enumerate(found):
             if isinstance(each, DecisionResult):
                 continue
+            length = len(view.rows)
             try:
                 entries, result = _entries(runner, view, each, how)
-            except InvalidInput as error:
-                entries, result = [], _refused(runner, each.approval, error, how)
-            for entry in entries:
-                view.take(*entry)
+                for entry in entries:
+                    view.take(*entry)
+            except (InvalidInput, StoreUnreadable) as error:
+                view.cut(length)
+                result = _refused(runner, each.approval, error, how)
             if result is not None:
                 results[place] = result
         return []
@@ -154,20 +158,11 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
     )
     if decided is None:
         return entries, None
+    running = _is_running(runner.journal.store, view.session(ready.asking[0]).facts.root)
+    about: dict[str, Any] = {"approval": ready.approval, "by": by, "running": running, "batch": how.batch}
     if isinstance(decided, Counted):
-        root = view.session(ready.asking[0]).facts.root
-        running = _is_running(runner.journal.store, root)
-        counted = DecisionResult(
-            kind="counted",
-            approval=ready.approval,
-            status="pending",
-            by=by,
-            decided_at=now,
-            running=running,
-            batch=how.batch,
-            missing=decided.missing,
-        )
-        return entries, counted
+        result = DecisionResult(kind="counted", status="pending", decided_at=now, missing=decided.missing, **about)
+        return entries, result
     entries += runner.follow(*decided)
     released_here: list[str] = []
     if checked.rules and not runner.environment.is_former:
@@ -177,16 +172,13 @@ def _entries(runner: "Runner", view: View, ready: _Ready, how: Deciding) -> tupl
     state, event = decided
     result = DecisionResult(
         kind="accepted",
-        approval=ready.approval,
         status=PENDING.apply(event).status,
-        by=by,
         decided_at=event.at,
         rule=getattr(event, "rule", None),
         rules=getattr(event, "rules", ()),
         released=tuple(released_here),
-        running=_is_running(runner.journal.store, state.facts.root),
         blocked=state.blocked is not None,
-        batch=how.batch,
+        **about,
     )
     return entries, result
 
@@ -217,10 +209,9 @@ def _released(
     """Return what the rules of a decision decide of the other calls that wait in the tree of that decision."""
     (rule, *others), (state, event) = rules_of(view, checked, now), decided
     made = Made(rule, by, event.approval, now, view.position + len(view.rows), tuple(others))
-    found, after = list[Approval](), 0
-    while some := view.store.find_approvals(root=state.facts.root, after=after, limit=PIECE):
+    found = list[Approval]()
+    for some in pages_of(view.store.find_approvals, PIECE, root=state.facts.root):
         found += covered(made, some)
-        after = some[-1].position
     said = released(
         view,
         runner.rules,

@@ -3,6 +3,7 @@
 Rules
 - Who may decide an approval may do either. Neither is a decision, and neither gives a right.
 - What waited when the person spoke is named by its id. Nothing else is hushed.
+- What waits in a session that cannot be read (a newer program has written in it) is left out, and stops no other.
 - The event says all that holds of the steps from then on, as ApprovalReminded does. So the last one is all to read.
 """
 
@@ -46,7 +47,8 @@ async def hush(
 
     def plan(view: View) -> tuple[list[Entry], tuple[str, ...]]:
         read = (view.store.get_approval(each) for each in found)
-        waits = [each for each in read if each is not None and each.status == "pending"]
+        pending = [each for each in read if each is not None and each.status == "pending"]
+        waits = [each for each in pending if view.find_readable(each.session) is not None]
         now = runner.clock.now()
         new = (each for each in waits if not _is_said(each, who, until, is_on_it=is_on_it))
         said: list[Entry] = [(each.session, _hushed(each, now, who, until, channel, is_on_it=is_on_it)) for each in new]

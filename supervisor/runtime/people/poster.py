@@ -12,12 +12,15 @@ Rules
 - Every target of a route gets a card at once, and is tried again by itself, so none waits for another. If no target
   shows the approval, the screens of this process take it, as the inbox. It is not posted on another platform: a
   failure must not widen who can read it.
+- What cards there are is in the journal of the session. While that cannot be read (a newer program has written in it,
+  the store is away), no card of its approvals is posted or retired, and all others are.
 - "@approvers" is a direct message to each person who may decide. It is resolved each time the approval is shown, so
   people who may decide it since an escalation get one, too.
 """
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -25,7 +28,7 @@ from anyio.abc import TaskGroup
 
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.routes import APPROVERS, Route, find_route, split_target
-from supervisor.core.errors import InvalidInput
+from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.events.asking import NOTICE
 from supervisor.core.values import Approval
 from supervisor.runtime.clock.patience import endless
@@ -33,11 +36,14 @@ from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.cards import RENEWED, Lane, Target
 from supervisor.runtime.people.slots import URGENT
 from supervisor.seam.channel import Channel
+from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
 LEAVING_SECONDS = 30.0  # seconds for which a closing supervisor waits for the next card to be shown or retired
+UNREAD_SECONDS = 60.0
+"""Seconds after which it is read again which cards there are, if the store could not tell."""
 _UNREACHABLE = "no person who may decide it has an identity on this channel"
 
 
@@ -92,7 +98,10 @@ class Poster:
 
     def retire(self, approval: Approval) -> None:
         """Retire the cards of an approval on all channels."""
-        self._recall(approval)
+        try:
+            self._recall(approval)
+        except StoreError as error:
+            self._put_off(approval, self.retire, error)
         for target in self._targets.values():
             target.retire(approval)
 
@@ -117,12 +126,28 @@ class Poster:
     async def _count(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         try:
             await endless(fn)(*args)
+        except StoreDied:
+            pass  # all callers are told
         finally:
             self._under_way -= 1
             self._progress.set()
             self._progress = anyio.Event()
 
+    def _put_off(self, approval: Approval, do: Callable[[Approval], None], error: StoreError) -> None:
+        """Do it later: which cards of an approval there are is not known now. A store that is away is waited for by the
+        caller."""
+        if isinstance(error, StoreAway | StoreDied):
+            raise error
+        log.error("cards.not_read", approval=approval.id, session=approval.session, reason=str(error))
+        self._host.after(UNREAD_SECONDS, partial(do, approval))
+
     async def _post(self, approval: Approval) -> None:
+        try:
+            await self._post_where_meant(approval)
+        except StoreError as error:
+            self._put_off(approval, self.show, error)
+
+    async def _post_where_meant(self, approval: Approval) -> None:
         """Show an approval on the targets that have its card or tried to post one, and on the targets of its route. If
         none of them shows it, show it on the first other channel that takes it."""
         self._recall(approval)
@@ -138,7 +163,8 @@ class Poster:
         for target in (*known, *routed):
             is_shown |= await target.is_shown(approval.id)
         for target in self._others(route):
-            if is_shown or self._is_decided(approval):
+            now = self._host.read(approval)
+            if is_shown or now is None or now.status != "pending":
                 return
             if target not in known and target not in routed:
                 target.begin(approval, URGENT)
@@ -158,13 +184,10 @@ class Poster:
         for named in (*route.ask, *(f"{NOTICE}{target}" for target in route.notify)):
             channel, place = split_target(named.removeprefix(NOTICE))
             is_notice = named.startswith(NOTICE)
-            if place != APPROVERS:
-                yield self._add(channel, place, is_notice=is_notice)
-                continue
-            found = [] if self._people is None else self._people.find_deciders(approval, channel)
-            for identity in found:
-                yield self._add(channel, f"@{identity}", is_notice=is_notice)
-            if not found:
+            places = self._places(approval, channel, place)
+            for each in places:
+                yield self._add(channel, each, is_notice=is_notice)
+            if not places:
                 lane = Lane(self._channels[channel], Counter())  # of its own, since nothing is posted
                 unreachable = Target(self._host, self._channels[channel], self.start, lane, place)
                 await unreachable.note_unreachable(approval, _UNREACHABLE)
@@ -175,17 +198,19 @@ class Poster:
             channel, place = split_target(named)
             if channel not in self._channels:  # another process serves it
                 continue
-            places = [place]
-            if place == APPROVERS:
-                found = [] if self._people is None else self._people.find_deciders(approval, channel)
-                places = [f"@{identity}" for identity in found]
-            for each in places:
+            for each in self._places(approval, channel, place):
                 try:
                     target = self._add(channel, each, is_notice=self._channels[channel].only_notifies)
                 except InvalidInput as error:  # today's configuration has no such place
                     log.warning("target.not_reached", target=named, approval=approval.id, error=str(error))
                 else:
                     target.tell(approval)
+
+    def _places(self, approval: Approval, channel: str, place: str) -> list[str]:
+        """Return the places of a channel that are meant: each person who may decide, or the one that is named."""
+        if place != APPROVERS:
+            return [place]
+        return [f"@{identity}" for identity in (self._people.find_deciders(approval, channel) if self._people else ())]
 
     def _recall(self, approval: Approval) -> None:
         """Give the targets the cards that an earlier process left (R3)."""
@@ -218,7 +243,3 @@ class Poster:
                 people=self._people,
             )
         return self._targets[key]
-
-    def _is_decided(self, approval: Approval) -> bool:
-        now = self._host.read(approval)
-        return now is None or now.status != "pending"

@@ -40,7 +40,7 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import PENDING, ApprovalState, Left, fold, telling_now
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.declarations.previews import PREVIEW_SECONDS
-from supervisor.core.errors import StoreError
+from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable
 from supervisor.core.events.asking import (
     CardBegun,
     CardEvent,
@@ -51,13 +51,15 @@ from supervisor.core.events.asking import (
     target_of,
 )
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
+from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.clock.patience import endless, until_answered
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.decide import decide
 from supervisor.runtime.people.gathered import SELDOM_SECONDS
-from supervisor.runtime.people.poster import Poster
+from supervisor.runtime.people.poster import UNREAD_SECONDS, Poster
 from supervisor.runtime.people.remind import Reminding
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.inputs import Inputs
@@ -118,8 +120,20 @@ class LocalCards:
         return self._runner.clock.now()
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-        alarm = self._runner.alarm
-        return partial(alarm.take_back, alarm.at(anyio.current_time() + seconds, callback))
+        alarm, planned = self._runner.alarm, list[Appointment]()
+
+        def plan(wait: float) -> None:
+            planned[:] = [alarm.at(anyio.current_time() + wait, call)]
+
+        def call() -> None:
+            try:
+                callback()
+            except StoreError as error:
+                log.error("approvals.not_read", reason=str(error))
+                plan(UNREAD_SECONDS)
+
+        plan(seconds)
+        return lambda: alarm.take_back(planned[0])
 
     def read(self, approval: Approval) -> Approval | None:
         try:
@@ -152,7 +166,7 @@ class LocalCards:
             for each, state in zip(due, known, strict=True):
                 left = self._state(each, view.store, after, state).left.get(target, Left())
                 before.append(telling_now(left, each.reminded_at, self._me, now, lasts))
-                if before[-1] is None and view.find_session(each.session) is not None:
+                if before[-1] is None and view.find_readable(each.session) is not None:
                     begun = ReminderBegun(at=now, approval=each.id, due=each.reminded_at or now, by=self._me, **where)
                     entries.append((each.session, begun))
             return entries, before
@@ -161,7 +175,10 @@ class LocalCards:
 
     def _state(self, approval: Approval, store: Store, after: int, state: ApprovalState) -> ApprovalState:
         """Return what is noted after a position of the messages that told of an approval."""
-        entries = store.journal(approval.session, after, only=_TELLING)
+        try:
+            entries = store.journal(approval.session, after, only=_TELLING)
+        except StoreUnreadable:
+            return state
         return fold((entry.event for entry in entries), approval.id, state)
 
     async def note(self, approval: Approval, event: CardEvent | ReminderEvent) -> None:
@@ -225,6 +242,8 @@ class Posting:
         """Serve until cancelled."""
         try:
             await self._follow()
+        except StoreDied:
+            pass  # all callers are told
         finally:
             self._poster.stop()
 
@@ -355,8 +374,7 @@ class Posting:
     async def _look_around(self) -> None:
         """Find the approvals that were asked before this process began, and that it has to show: a daemon those that
         are not shown, any other process those whose cards on its channels no process renews."""
-        after, store = 0, self._store
-        while found := await until_answered(store.find_approvals, after=after, limit=PAGE):
+        for found in pages_of(self._store.find_approvals, PAGE):
             for approval in found:
                 if approval.id in self._known:
                     continue
@@ -365,9 +383,8 @@ class Posting:
                 elif not self._serves(approval.root_session):
                     self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)
-                elif not store.owns(approval.root_session):
+                elif not self._store.owns(approval.root_session):
                     self._take(approval)
-            after = found[-1].position
             await anyio.lowlevel.checkpoint()
 
     def _renew_left(self, approval: Approval) -> None:

@@ -22,6 +22,7 @@ from supervisor.core.errors import StoreError
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Approval
 from supervisor.runtime.clock.patience import endless
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
@@ -79,9 +80,8 @@ async def release(
 ) -> set[str]:
     """Let rules decide what waits; see Releasing. `includes`: whether they decide in the tree of a root. Return the
     roots of the trees in which they did. Raises StoreError."""
-    after, journal, roots = 0, runner.journal, set[str]()
-    while some := journal.store.find_approvals(root=root, after=after, limit=PIECE):
-        after = some[-1].position
+    journal, roots = runner.journal, set[str]()
+    for some in pages_of(journal.store.find_approvals, PIECE, root=root):
         here = [each for each in some if includes(each.root_session)]
         if any(covered(each, here) for each in find(journal.look())):
             plan = partial(_entries, runner, admission, find, here)

@@ -17,7 +17,6 @@ Rules
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -25,9 +24,8 @@ from msgspec.structs import replace
 
 from supervisor.core import events as e
 from supervisor.core.calls.rules import Rule
-from supervisor.core.errors import InvalidInput, StoreUnreadable
+from supervisor.core.errors import InvalidInput
 from supervisor.core.ids import RULES
-from supervisor.core.sessions.state import SessionState
 from supervisor.runtime.journal.view import Entry, View
 
 NOT_COUNTED: Final = (
@@ -41,14 +39,8 @@ def used(view: View, rule: Rule) -> int:
     """Return how many calls have used an allowance; all of them, if the journal that counts them is gone or damaged."""
     if rule.uses is None:
         return 0
-    counting = _find(view, rule.session or RULES)
+    counting = view.find_readable(rule.session or RULES)
     return rule.uses if counting is None or rule.id is None else counting.uses.get(rule.id, 0)
-
-
-def _find(view: View, session: str) -> SessionState | None:
-    with suppress(StoreUnreadable):  # that tree cannot run either
-        return view.find_session(session)
-    return None
 
 
 def holds(view: View, rule: Rule, now: datetime, root: str | None = None, planned: Mapping[str, int] = _NONE) -> bool:
@@ -59,7 +51,7 @@ def holds(view: View, rule: Rule, now: datetime, root: str | None = None, planne
     has_left = rule.uses is None or used(view, rule) + planned.get(str(rule.id), 0) < rule.uses
     if rule.until is None or not has_left:
         return has_left
-    known = _find(view, rule.session or root or RULES)
+    known = view.find_readable(rule.session or root or RULES)
     return rule.has_time(now, None if known is None else known.latest)
 
 

@@ -1,14 +1,13 @@
 """Plans that begin a session: the events of its first commit, whether a start means a session that exists, and the
 limits on sub-agents."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec import Raw
 
 from supervisor.core import events as e
 from supervisor.core.budgets import Budget
-from supervisor.core.calls.rules import Rule
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import SessionConflict
 from supervisor.core.sessions.state import SessionState
@@ -25,37 +24,6 @@ def first_events(
         e.SessionCreated(at=attempt.at, agent=where[0], file=where[1], takes_text=spec.takes_text, **facts),
         e.RunStarted(at=attempt.at, input=given),
         attempt,
-    )
-
-
-def first_events_of_child(
-    parent: SessionState,
-    operation: str,
-    agent: AgentSpec[Any, Any],
-    where: Where,
-    given: Raw,
-    attempt: e.AttemptStarted,
-    folder: str,
-    rules: Sequence[Rule],
-    traceparent: str | None,
-) -> tuple[e.AnyEvent, ...]:
-    """Return the same events for a sub-agent that an operation of its parent begins. `rules`: with those that it
-    inherits (A14)."""
-    facts = parent.facts
-    return first_events(
-        agent,
-        where,
-        given,
-        attempt,
-        path=(*facts.path, agent.name),
-        root=facts.root,
-        requester=facts.requester,
-        requester_roles=facts.requester_roles,
-        cwd=folder,
-        parent=parent.id,
-        parent_operation=operation,
-        rules=rules,
-        traceparent=traceparent,
     )
 
 

@@ -138,6 +138,9 @@ def raise_events(state: SessionState, given: Budget, by: str, now: datetime) -> 
     limits: dict[str, Any] = given.limits
     if not limits:
         raise InvalidInput("name a limit to raise, such as usd=10")
+    if state.phase in ("stopping", "imported"):
+        why = "is about to end" if state.phase == "stopping" else "is being imported"
+        raise InvalidInput(f"session {state.id} {why}, and nothing in it waits for a budget")
     known = [state.budgeting.raised.get(scope, {}) for scope in ("tree", "run")]
     if all(found.get(kind, 0) >= limit for found in known for kind, limit in limits.items()):
         return  # it was raised so far before

@@ -17,6 +17,7 @@ from supervisor.core.sessions.state import Operation, SessionState, joined_words
 from supervisor.core.values import NOT_ASKED_AGAIN, OutcomeKind
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.interrupted import Found, orphan_of
+from supervisor.runtime.plans.results import finished_call
 from supervisor.runtime.plans.turns import next_turn, undelivered
 
 
@@ -141,11 +142,4 @@ def _interrupted(
             NOT_ASKED_AGAIN,
             f"approved, and not asked for again before the run ended; it did not run: {cause}",
         )
-    details = {"reason": reason, "effect": effect, **orphan}
-    return e.ToolCallFinished(
-        at=now,
-        operation=operation,
-        kind="interrupted",
-        content=printable_text(cause),
-        details=Raw(msgspec.json.encode(details)),
-    )
+    return finished_call(operation, now, "interrupted", cause, {"reason": reason, "effect": effect, **orphan})

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from operator import attrgetter
 
 from supervisor.core import events as e
 from supervisor.core.errors import SessionConflict
-from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.forking import Cut, copy_tree, later_calls
 from supervisor.core.values import Fork
 from supervisor.runtime.journal.view import Entry, View
@@ -20,7 +20,8 @@ class Forking:
     """
 
     def __init__(self, store: Store, root: str, session: str, before: int, fork: str) -> None:
-        cut = Cut(_rows_of_tree(store, root), session, before)
+        rows = (row for each in store.find_sessions(root=root) for row in store.journal(each.id))
+        cut = Cut(sorted(rows, key=attrgetter("position")), session, before)
         self._sessions, self._entries, copied = copy_tree(cut, fork)
         self._before = {old: cut.entries_of(old) + 1 for old in self._sessions}
         calls = tuple(later_calls(cut, copied))
@@ -47,9 +48,3 @@ class Forking:
         for old, new in self._sessions.items():
             its_version = version if old == self.fork.source else None
             yield new, e.SessionForked(at=now, source=old, before=self._before[old], by=by, version=its_version)
-
-
-def _rows_of_tree(store: Store, root: str) -> list[JournalEntry]:
-    """Return the entries of all sessions of a tree that are on disk, by position."""
-    found = [row for session in store.find_sessions(root=root) for row in store.journal(session.id)]
-    return sorted(found, key=lambda row: row.position)

@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-from msgspec import Raw
-
 from supervisor.core import events as e
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import LOST
+from supervisor.runtime.plans.results import finished_call
 
 Found = Mapping[tuple[str, str], str]
 """The findings about the processes of lost calls, by session and operation: gone, ended, refused, kept or not ours. Or
@@ -37,13 +35,8 @@ def lost_calls(state: SessionState, found: Found, now: datetime) -> Iterator[e.A
         if record.state == "executing" and not runs:
             orphan = orphan_of(state, operation, found)
             details: dict[str, Any] = {"reason": "lost", "effect": "maybe", "synthesised": True, **orphan}
-            yield e.ToolCallFinished(
-                at=now,
-                operation=operation,
-                kind="interrupted",
-                content=f"{LOST} The command may have run{_REMARKS.get(orphan.get('orphaned_process', ''), '')}.",
-                details=Raw(msgspec.json.encode(details)),
-            )
+            told = f"{LOST} The command may have run{_REMARKS.get(orphan.get('orphaned_process', ''), '')}."
+            yield finished_call(operation, now, "interrupted", told, details)
 
 
 def orphan_of(state: SessionState, operation: str, found: Found) -> dict[str, str]:

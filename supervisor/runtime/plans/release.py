@@ -101,7 +101,7 @@ def released(
     its approval. `settle` and `ours`: as in Ruling.of_call. `planned`: the uses that the same plan has spent."""
     rule, planned = said.rule, {} if planned is None else planned
     for each in covered(said, approvals):
-        state = view.find_session(each.session)
+        state = view.find_readable(each.session)
         record = None if state is None else state.operations.get(each.operation)
         if state is None or record is None or record.pending_approval != each.id or each.id == said.approval:
             continue

@@ -36,7 +36,7 @@ from supervisor.core.calls.rules import (
     why_asked,
 )
 from supervisor.core.encoding import printable_text
-from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
+from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import RULES
 from supervisor.core.sessions.state import Rulebook
 from supervisor.core.values import Approval, Approve, Deny, Option, Policy
@@ -155,14 +155,7 @@ def _denied_by(rule: Rule) -> str:
 
 def book(view: View) -> Rulebook:
     """Return the store's rules. Raises StoreUnreadable."""
-    reason = view.store.unreadable.get(RULES)
-    found = view.find_session(RULES) if reason is None else None
-    if not isinstance(found, Rulebook):
-        raise StoreUnreadable(
-            f"the rules in {view.store.name} cannot be read, so no call may begin: "
-            f"{reason or 'a newer program wrote them, or they are damaged'}; use that program, or restore a backup"
-        )
-    return found
+    return view.own_journal(RULES, Rulebook, "rules", "no call may begin")
 
 
 def rule_added(

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from supervisor.core import events as e
-from supervisor.core.errors import InvalidInput, NotFound, StoreUnreadable
+from supervisor.core.errors import InvalidInput, NotFound
 from supervisor.core.ids import SCHEDULES
 from supervisor.core.schedules import Schedule, ScheduleChange
 from supervisor.core.sessions.state import Timetable
@@ -23,18 +23,12 @@ from supervisor.runtime.journal.view import Entry, View
 
 LATE: Final = timedelta(seconds=60)
 """An instant that is found later than this was missed: no process ran, or the machine slept."""
+NO_PROCESS: Final = "no process was there to begin it"
 
 
 def timetable(view: View) -> Timetable:
     """Return the schedules of the store. Raises StoreUnreadable."""
-    reason = view.store.unreadable.get(SCHEDULES)
-    found = view.find_session(SCHEDULES) if reason is None else None
-    if not isinstance(found, Timetable):
-        raise StoreUnreadable(
-            f"the schedules in {view.store.name} cannot be read, so none begins: "
-            f"{reason or 'a newer program wrote them, or they are damaged'}; use that program, or restore a backup"
-        )
-    return found
+    return view.own_journal(SCHEDULES, Timetable, "schedules", "none begins")
 
 
 def find_plan(view: View, name: str) -> Planned:
@@ -93,18 +87,27 @@ def instant_handled(view: View, schedule: Schedule, instant: datetime, now: date
     if known is None or known.is_paused or not (instant > known.handled or is_waiting):
         return None
     if not is_waiting and schedule.if_missed == "skip" and now - instant > LATE:
-        return _skipped(schedule, instant, now, "no process was there to begin it")
-    before = None if known.session is None else view.find_session(known.session)
-    if before is None or not before.is_open or schedule.if_running == "beside":
+        return _skipped(schedule, instant, now, NO_PROCESS)
+    before = known.session
+    if before is None or not _is_open(view, before) or schedule.if_running == "beside":
         return e.ScheduleHandled(
             at=now, schedule=schedule.name, instant=instant, became="begun", session=schedule.session_at(instant)
         )
     if is_waiting:
         return None
     if schedule.if_running == "after" and known.waiting is None:
-        reason = f"session {before.id} is open"
+        reason = f"session {before} is open"
         return e.ScheduleHandled(at=now, schedule=schedule.name, instant=instant, became="waits", reason=reason)
-    return _skipped(schedule, instant, now, f"session {before.id} was open")
+    return _skipped(schedule, instant, now, f"session {before} was open")
+
+
+def _is_open(view: View, session: str) -> bool:
+    """Whether a session has an open run: by the index, if a newer program has written in its journal. Else that session
+    would keep the instants of every schedule from beginning."""
+    if (state := view.find_readable(session)) is not None:
+        return state.is_open
+    row = view.store.get_session(session)
+    return row is not None and row.outcome is None
 
 
 def instant_failed(view: View, schedule: Schedule, instant: datetime, now: datetime, why: str) -> list[Entry]:

@@ -15,7 +15,8 @@ Rules
 from bisect import bisect_right, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import msgspec
@@ -33,6 +34,7 @@ from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.usage import NOTHING, Spent
 from supervisor.core.values import OutcomeKind, as_of
 from supervisor.runtime.attempt.attempt import Attempt
+from supervisor.runtime.journal.pages import pages_of, parts_of
 from supervisor.runtime.reading.pieces import PIECE, Pieces, read_pieces
 from supervisor.seam.runs import ActivityWatch, Page
 
@@ -45,6 +47,7 @@ WRITTEN_CHARACTERS: Final = 400
 _MOVE_MANY: Final = e.BEGINS_RUN | {e.StateSaved, e.RunRestarted}
 """The events that change other operations than one of their own."""
 _UNKNOWN: Final = (Doing(kind="unknown"),)
+_POSITION: Final = attrgetter("position")
 
 
 class _Known(msgspec.Struct):
@@ -101,25 +104,20 @@ class LocalActivityWatch(ActivityWatch):
                 raise NotFound(f"there is no session {self._session} in {self._store.name}")
             yield from self._watch(row.root)
             return
-        after, is_all = 0, False
-        while not is_all:
-            rows = self._store.find_sessions(is_open=True, after=after, limit=PIECE)
+        for rows in pages_of(self._store.find_sessions, PIECE, is_open=True):
             yield from self._has_read(len(rows))
             for row in rows:
-                after = row.position
-                if after <= last:
+                if row.position <= last:
                     yield from self._watch(row.root)
-            is_all = len(rows) < PIECE
 
     def _look(self, after: str | None, limit: int | None, *, wholly: bool) -> Pieces[Page[Activity]]:
         start = 0 if after is None else read_cursor(after, self._store.id, self._store.last_position())
         yield from self._catch_up()
-        first = bisect_right(self._in_order, start, key=_position)
+        first = bisect_right(self._in_order, start, key=_POSITION)
         some = self._in_order[first:][:limit]
         budget = len(some) if wholly else READ_AT_ONCE
         found = list[Activity]()
-        for begin in range(0, len(some), PIECE):
-            piece = some[begin : begin + PIECE]
+        for piece in parts_of(some, PIECE):
             owners = self._store.get_owners(list({known.root for known in piece}))
             spent = self._spent(piece)
             for known in piece:
@@ -162,14 +160,10 @@ class LocalActivityWatch(ActivityWatch):
     def _watch(self, root: str) -> Pieces[None]:
         if root in self._roots:
             return
-        after, is_all = 0, False
-        while not is_all:
-            rows = self._store.find_sessions(root=root, after=after, limit=PIECE)
+        for rows in pages_of(self._store.find_sessions, PIECE, root=root):
             for row in rows:
-                after = row.position
                 self._add(_known(row))
             yield from self._has_read(len(rows))
-            is_all = len(rows) < PIECE
         self._roots.add(root)
 
     def _add(self, known: _Known) -> None:
@@ -178,7 +172,7 @@ class LocalActivityWatch(ActivityWatch):
                 return
             self._in_order.remove(old)  # it was deleted, and another one has its id
         self._known[known.id] = known
-        insort(self._in_order, known, key=_position)
+        insort(self._in_order, known, key=_POSITION)
 
     def _take(self, row: JournalEntry) -> Pieces[None]:
         event = row.event
@@ -238,17 +232,14 @@ class LocalActivityWatch(ActivityWatch):
         return not is_known and self._attempt_of(known) is None
 
     def _read(self, known: _Known) -> Pieces[None]:
-        state, heard_at, after, is_all = SessionState(id=known.id), known.heard_at, 0, False
+        state, heard_at = SessionState(id=known.id), known.heard_at
         try:
-            while not is_all:
-                rows = self._store.journal(known.id, after, PIECE)
+            for rows in pages_of(self._store.journal, PIECE, session=known.id):
                 for row in rows:
-                    after = row.position
-                    if after <= self._cursor:
+                    if row.position <= self._cursor:
                         state.apply(row.event)
                         heard_at = row.event.at
                 yield from self._has_read(len(rows))
-                is_all = len(rows) < PIECE
         except (StoreError, IllegalEvent):
             known.doing = _UNKNOWN
             return
@@ -346,7 +337,7 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="approval", approval=approval, since=None if approval is None else approval.created_at)
         elif isinstance(request, e.ToolCallRequested):
             since = request.at if record.started is None else record.started.at
-            arguments = _arguments(record)
+            arguments = hide(mask_arguments(msgspec.json.decode(record.arguments), request.secret))
             yield Doing(kind="call", name=request.tool, arguments=arguments, command=request.command, since=since)
         elif isinstance(request, e.OperationStarted) and kind_of(request.kind).lane == "timer":
             yield Doing(kind="timer", since=request.at, until=request.due_at)
@@ -369,10 +360,6 @@ class LocalActivityWatch(ActivityWatch):
             yield Doing(kind="children", name=name, count=len(children))
 
 
-def _position(known: _Known) -> int:
-    return known.position
-
-
 def _known(row: SessionRow) -> _Known:
     outcome = row.outcome
     heard_at = row.ended_at or row.last_at
@@ -381,9 +368,3 @@ def _known(row: SessionRow) -> _Known:
     if outcome is not None:
         known.outcome, known.cause = outcome.kind, hide(outcome.cause)
     return known
-
-
-def _arguments(record: Operation) -> Any:
-    """Return the arguments of a call with its secrets and credentials masked."""
-    assert isinstance(record.request, e.ToolCallRequested)
-    return hide(mask_arguments(msgspec.json.decode(record.arguments), record.request.secret))

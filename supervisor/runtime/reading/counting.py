@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from supervisor.core.rows import Counts
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Counting:
         store = self._reader.store
         if len(self._due) > store.counts().pending_approvals + PIECE:  # most of them were decided
             self._seen, self._due = 0, {}
-        while some := store.find_approvals(after=self._seen, limit=PIECE):
+        for some in pages_of(store.find_approvals, PIECE, after=self._seen):
             self._due |= {each.id: each.expires_at for each in some if each.expires_at is not None}
             self._seen = some[-1].position
             yield
@@ -49,10 +50,6 @@ class Counting:
 
     def _oldest(self) -> datetime | None:
         """Return when the oldest approval was asked that has not expired."""
-        after = 0
-        while some := self._reader.store.find_approvals(after=after, limit=PIECE):
-            for each in some:
-                if each.expires_at is None or not self._reader.has_passed(each.expires_at):
-                    return each.created_at
-            after = some[-1].position
-        return None
+        waiting = (each for some in pages_of(self._reader.store.find_approvals, PIECE) for each in some)
+        late = self._reader.has_passed
+        return next((each.created_at for each in waiting if each.expires_at is None or not late(each.expires_at)), None)

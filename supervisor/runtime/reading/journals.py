@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from supervisor.core.events import AnyEvent
 from supervisor.core.rows import JournalEntry
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.seam.store import Store
 
@@ -27,13 +28,13 @@ def find_first(
     store: Store, session: str, after: int, is_meant: Callable[[AnyEvent], bool]
 ) -> Pieces[JournalEntry | None]:
     """Return a session's first entry after a position whose event is meant; None if there is none."""
-    while True:
-        rows = store.journal(session, after, PIECE)
+    for rows in pages_of(store.journal, PIECE, session=session, after=after):
         found = next((row for row in rows if is_meant(row.event)), None)
-        if found is not None or len(rows) < PIECE:
+        if found is not None:
             return found
-        after = rows[-1].position
-        yield
+        if len(rows) == PIECE:
+            yield
+    return None
 
 
 class _Journal:

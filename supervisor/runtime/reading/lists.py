@@ -21,10 +21,11 @@ from supervisor.core.rows import ApprovalFilter, JournalEntry, SessionFilter, Tr
 from supervisor.core.sessions.state import Job
 from supervisor.core.text.masks import hide, mask_arguments
 from supervisor.core.values import Approval, JobView, Message, SessionView
+from supervisor.runtime.journal.pages import pages_of, parts_of
 from supervisor.runtime.operations.messages import Transcript
 from supervisor.runtime.reading.journals import Merge, find_first
 from supervisor.runtime.reading.pieces import PIECE, Pieces
-from supervisor.runtime.reading.sessions import Trees, views_of
+from supervisor.runtime.reading.sessions import Trees
 from supervisor.seam.runs import Page
 
 if TYPE_CHECKING:
@@ -52,10 +53,12 @@ class Lists:
 
     def session(self, session: str) -> Pieces[SessionView]:
         """Return one session. Of its tree only what waits there is read. Raises NotFound."""
-        (view,) = yield from views_of(
-            self._store, self._reader.has_passed, self._reader.find_waits, [self._reader.get_row(session)]
-        )
-        return view
+        trees, row = self._trees(), self._reader.get_row(session)
+        yield from trees.read([row])
+        return trees.view(row)
+
+    def _trees(self) -> Trees:
+        return Trees(self._store, self._reader.has_passed, self._reader.find_waits)
 
     def sessions(
         self, only: SessionFilter, *, after: str | None = None, limit: int | None = None
@@ -63,7 +66,7 @@ class Lists:
         position, cursor = self._begin(after, limit), self._reader.now()
         indexed = True if only.root is None and only.must_be_open else None
         """Open ones of all trees have an index; other ones are picked here, so that a piece stays small."""
-        trees = Trees(self._store, self._reader.has_passed, self._reader.find_waits)
+        trees = self._trees()
         found: list[SessionView] = []
         while True:
             most = PIECE if only.picks or limit is None else min(PIECE, limit - len(found) + 1)
@@ -145,19 +148,13 @@ class Lists:
 
     def _views(self, root: str, end: int) -> Pieces[list[SessionView]]:
         """Return the sessions of a tree that began up to a position, parents before children."""
-        trees, views, after = (
-            Trees(self._store, self._reader.has_passed, self._reader.find_waits),
-            list[SessionView](),
-            0,
-        )
-        while True:
-            rows = self._store.find_sessions(root=root, after=after, limit=PIECE)
+        trees, views = self._trees(), list[SessionView]()
+        for rows in pages_of(self._store.find_sessions, PIECE, root=root):
             yield from trees.read(rows)
             views += [trees.view(row) for row in rows if row.position <= end]
-            if len(rows) < PIECE:
-                return views
-            after = rows[-1].position
-            yield
+            if len(rows) == PIECE:
+                yield
+        return views
 
     def _journal(
         self, session: str, after: int, end: int, found: list[JournalEntry], most: int | None = None
@@ -249,9 +246,9 @@ class Lists:
 
     def _masked(self, found: list[JournalEntry]) -> Pieces[list[JournalEntry]]:
         items = list[JournalEntry]()
-        for start in range(0, len(found), PIECE):
+        for some in parts_of(found, PIECE):
             yield
-            items += shown_entries(found[start : start + PIECE])
+            items += shown_entries(some)
         return items
 
     def _first(self, found: list[JournalEntry], limit: int | None, cursor: str) -> Page[JournalEntry]:

@@ -17,7 +17,7 @@ def view_of(known: Planned) -> ScheduleView:
         is_configured=known.is_configured,
         is_paused=known.is_paused,
         is_disputed=known.is_disputed,
-        next=None if known.is_paused else _next(schedule, known.handled),
+        next=None if known.is_paused else next_instant(schedule, known.handled),
         waiting=known.waiting,
         last=None if last is None else last.instant,
         became=None if last is None else last.became,
@@ -26,10 +26,11 @@ def view_of(known: Planned) -> ScheduleView:
     )
 
 
-def _next(schedule: Schedule, handled: datetime) -> datetime | None:
+def next_instant(schedule: Schedule, handled: datetime) -> datetime | None:
+    """Return the first instant after another one; None where its time zone is not known."""
     from supervisor.system.cron import first_after  # few programs need it
 
     try:
         return first_after(schedule.cron, schedule.timezone, handled)
-    except SupervisorError:  # a time zone that this machine does not know
+    except SupervisorError:
         return None

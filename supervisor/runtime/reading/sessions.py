@@ -9,7 +9,8 @@ Rules
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 from supervisor.core import events as e
 from supervisor.core.blocking import Block
@@ -17,24 +18,15 @@ from supervisor.core.limits import LimitWait, name_of, shown_name
 from supervisor.core.rows import Owner, SessionRow
 from supervisor.core.text.masks import hide
 from supervisor.core.values import Approval, HasPassed, Outcome, SessionStatus, SessionView, as_of
+from supervisor.runtime.journal.pages import pages_in
 from supervisor.runtime.reading.pieces import PIECE, Pieces
 from supervisor.seam.store import Store
 
-T = TypeVar("T", Approval, SessionRow)
 FindWaits: TypeAlias = Callable[[Collection[str]], Mapping[str, LimitWait]]
 """Returns for which limits some sessions wait in this process."""
 
 MOST: Final = 1000
 """The number of trees that are remembered, and of sessions that are forgotten in one step."""
-
-
-def views_of(
-    store: Store, has_passed: HasPassed, find_waits: FindWaits, rows: Sequence[SessionRow]
-) -> Pieces[list[SessionView]]:
-    """Return what users see of these sessions."""
-    trees = Trees(store, has_passed, find_waits)
-    yield from trees.read(rows)
-    return [trees.view(row) for row in rows]
 
 
 class Trees:
@@ -70,8 +62,14 @@ class Trees:
             return
         self._known.update(roots)
         self._owners |= self._store.get_owners(roots)
-        yield from _in_pieces(roots, self._store.find_asked_in, lambda each: each.root_session, self._take_asked)
-        yield from _in_pieces(roots, self._store.find_blocked_in, lambda each: each.root, self._take_blocked)
+        for asked in pages_in(roots, self._store.find_asked_in, PIECE, attrgetter("root_session")):
+            self._take_asked(asked)
+            if len(asked) == PIECE:
+                yield
+        for blocked in pages_in(roots, self._store.find_blocked_in, PIECE, attrgetter("root")):
+            self._take_blocked(blocked)
+            if len(blocked) == PIECE:
+                yield
 
     def forget(self) -> Pieces[None]:
         """Forget what was read, in pieces: what waits in one tree may be much."""
@@ -138,23 +136,6 @@ class Trees:
             rows = self._store.get_sessions(unknown)
             self._parents.update((row.id, row.parent) for row in rows)
             unknown = {row.parent for row in rows if row.parent is not None and row.parent not in self._parents}
-
-
-def _in_pieces(
-    roots: Sequence[str],
-    find: Callable[[Sequence[str], int, int], list[T]],
-    root_of: Callable[[T], str],
-    take: Callable[[Sequence[T]], None],
-) -> Pieces[None]:
-    """Read tree after tree, at most PIECE items at once."""
-    after = 0
-    while True:
-        found = find(roots, after, PIECE)
-        take(found)
-        if len(found) < PIECE:
-            return
-        roots, after = roots[roots.index(root_of(found[-1])) :], found[-1].position
-        yield
 
 
 def block_of(store: Store, row: SessionRow) -> Block | None:

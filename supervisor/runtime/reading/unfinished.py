@@ -57,17 +57,15 @@ def _left(runner: "Runner") -> Iterator[Unfinished]:
 
 
 def _of_attempt(runner: "Runner", attempt: "Attempt") -> Iterator[Unfinished]:
-    doing = [*_calls(attempt), *((_name(work.name), _wall(runner, work.since)) for work in attempt.watch.work)]
+    work = attempt.watch.work
+    under_way = ((f"step {each.name}" if each.name else "model call", _wall(runner, each.since)) for each in work)
+    doing = [*_calls(attempt), *under_way]
     if not doing:
         doing.append((OWN_CODE, _wall(runner, attempt.watch.inactivity.last_progress)))
     now = runner.clock.now_elsewhere()
     for what, since in doing:
         seconds = max(0.0, (now - since).total_seconds())
         yield Unfinished(attempt.session, attempt.spec.name, what, since, seconds)
-
-
-def _name(step: str) -> str:
-    return f"step {step}" if step else "model call"
 
 
 def _calls(attempt: "Attempt") -> Iterator[tuple[str, datetime]]:

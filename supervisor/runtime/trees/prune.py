@@ -24,6 +24,7 @@ from supervisor.core.errors import StoreError, StoreUnreadable
 from supervisor.core.rows import SessionRow
 from supervisor.core.sessions.state import replay_journal
 from supervisor.core.sessions.trees import KeptTree, PrunableTree, PruneResult
+from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.plans.rules import rules_pruned
 from supervisor.seam.store import Store
@@ -100,12 +101,10 @@ class Pruning:
     async def _trees(self) -> dict[str, list[SessionRow]]:
         """Return the sessions of the trees to look at, by root."""
         trees: dict[str, list[SessionRow]] = {}
-        after = 0
-        while rows := self._store.find_sessions(after=after, limit=STEP):
+        for rows in pages_of(self._store.find_sessions, STEP):
             for row in rows:
                 if self._only is None or row.root in self._only:
                     trees.setdefault(row.root, []).append(row)
-            after = rows[-1].position
             await checkpoint()
         return trees
 
@@ -134,19 +133,22 @@ class Pruning:
             yield f"is held by {owner}"
         if any(row.id in self._runner.journal.pinned for row in rows):
             yield "is in use here"
-        for row in rows:
-            try:
-                journal = store.journal(row.id)
-                state = replay_journal(row.id, [entry.event for entry in journal])
-            except StoreUnreadable:
-                yield "cannot be read"
-                return
-            if journal[-1].event.at >= self._before:
-                yield "is younger"
-            if state.inbox:
-                yield "has a message that no run has received"
-            if any(job.ended is None for job in state.jobs.values()):
-                yield "has a background job whose end is not journaled; resume it"
+        yield from filter(None, (self._reason_in(store, row.id) for row in rows))
+
+    def _reason_in(self, store: Store, session: str) -> str | None:
+        """Return the reason to keep a tree that the journal of one of its sessions gives."""
+        try:
+            if not (journal := store.journal(session)):
+                return "is gone already"  # a search is not of one instant
+            state = replay_journal(session, [entry.event for entry in journal])
+        except StoreUnreadable:
+            return "cannot be read"
+        if journal[-1].event.at >= self._before:
+            return "is younger"
+        if state.inbox:
+            return "has a message that no run has received"
+        is_at_work = any(job.ended is None for job in state.jobs.values())
+        return "has a background job whose end is not journaled; resume it" if is_at_work else None
 
 
 def _sorted(judged: Iterable[PrunableTree | KeptTree]) -> PruneResult:

@@ -176,14 +176,7 @@ def as_asked(  # most approvals lack most fields, and each group of fields is lo
 
     `created` is the first entry of the session, and needs no shared prefix; the path is not read from it.
     """
-    try:
-        facts = _read_facts(created)
-    except _UNDECODABLE:
-        facts = _NO_FACTS
-    try:
-        asked = _read_asked(body)
-    except _UNDECODABLE:
-        asked = _NOTHING
+    facts, asked = _read(_read_facts, created) or _NO_FACTS, _read(_read_asked, body) or _NOTHING
     arguments = asked.arguments
     # No more than 15 names: for more of them CPython makes a dict for the call, which takes three times as long.
     found = Approval(

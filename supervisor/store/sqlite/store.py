@@ -58,6 +58,7 @@ R = TypeVar("R")
 
 MIRRORED: Final = "mirrors"
 """The fact that says of what a file is a mirror."""
+FAULTS: Final = (*MISUSED, sqlite3.DatabaseError)
 FETCHED: Final = 100
 """The number of rows that are fetched before they are converted."""
 _open_here: Final[Counter[Path]] = Counter()
@@ -472,7 +473,10 @@ class SqliteStore(IndexReads):
             self._died = fault
         return fault
 
-    def _misuse(self, error: Exception, *, writing: bool) -> Exception:
+    def _explained(self, error: Exception, *, writing: bool = False) -> Exception:
+        """Return the error to raise for one of FAULTS."""
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, MISUSED):
+            return self._fault(error)
         return explain_misuse(error, self.path, writing=writing) if self._connections else closed(self.path)
 
     def _begin_reading(self) -> None:
@@ -485,18 +489,14 @@ class SqliteStore(IndexReads):
     def _control_reader(self, statement: str) -> None:
         try:
             self._reader.execute(statement)
-        except MISUSED as error:
-            raise self._misuse(error, writing=False) from error
-        except sqlite3.DatabaseError as error:
-            raise self._fault(error) from error
+        except FAULTS as error:
+            raise self._explained(error) from error
 
     def _read(self, query: str, *parameters: Any, writing: bool = False) -> list[Any]:
         try:
             return (self._writer if writing else self._reader).execute(QUERIES[query], parameters).fetchall()
-        except MISUSED as error:
-            raise self._misuse(error, writing=writing) from error
-        except sqlite3.DatabaseError as error:
-            raise self._fault(error) from error
+        except FAULTS as error:
+            raise self._explained(error, writing=writing) from error
 
     def _read_as(
         self,
@@ -514,10 +514,8 @@ class SqliteStore(IndexReads):
             with closing(self._reader.execute(QUERIES.get(query, query), parameters)) as rows:
                 fetched = chain.from_iterable(iter(partial(rows.fetchmany, min(limit or FETCHED, FETCHED)), []))
                 return list(islice(filter(keep, map(partial(convert, self._prefixes), fetched)), limit))
-        except MISUSED as error:
-            raise self._misuse(error, writing=False) from error
-        except sqlite3.DatabaseError as error:
-            raise self._fault(error) from error
+        except FAULTS as error:
+            raise self._explained(error) from error
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise contradicts_itself(self.path) from error
         finally:
@@ -529,10 +527,8 @@ class SqliteStore(IndexReads):
             self._writer.executemany(QUERIES[query], rows)
         except sqlite3.IntegrityError as error:
             raise IllegalEvent(f"the store already has this: {error}") from error
-        except MISUSED as error:
-            raise self._misuse(error, writing=True) from error
-        except sqlite3.DatabaseError as error:
-            raise self._fault(error) from error
+        except FAULTS as error:
+            raise self._explained(error, writing=True) from error
 
     def _numbers(self, session: str) -> dict[str, int]:
         return dict(self._read("numbers", msgspec.json.encode([session]).decode(), writing=True))

@@ -26,7 +26,7 @@ from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.encoding import printable_text, to_json
 from supervisor.core.errors import InvalidInput, NotFound, ServerUnavailable, SupervisorError
 from supervisor.core.rows import ApprovalFilter, Counts, JournalEntry, Owner, SessionFilter, TreeView
-from supervisor.core.schedules import NOT_ON_TEMPORAL, ScheduleView
+from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.retrying import why_not_retry
 from supervisor.core.sessions.state import SessionState
@@ -51,6 +51,7 @@ from supervisor.runtime.people.batches import left_out
 from supervisor.runtime.plans.allowances import check_end
 from supervisor.runtime.plans.turns import check_may_send
 from supervisor.runtime.reading.streams import end_streams
+from supervisor.runtime.scheduling import start_of
 from supervisor.seam import commands as c
 from supervisor.seam.runs import ActivityWatch, Page, Run, SessionImport, TextWatch, Watch
 from supervisor.seam.supervisor import Supervisor
@@ -60,6 +61,7 @@ from supervisor.temporal.client.decisions import Deciding
 from supervisor.temporal.client.forks import fork_tree
 from supervisor.temporal.client.imports import NamespaceImport
 from supervisor.temporal.client.runs import FollowingWatch, TemporalActivityWatch, TemporalRun, TemporalTextWatch
+from supervisor.temporal.client.schedules import add_schedule, change_schedule, find_schedule, find_schedules
 from supervisor.temporal.client.starting import start_session
 from supervisor.temporal.client.trees import Trees
 from supervisor.temporal.connection import connect_to_server, keep_credentials
@@ -200,13 +202,14 @@ class TemporalSupervisor(Supervisor):
         return await self.near.reveal(command.approval, by=who, channel=command.channel)
 
     async def _add_schedule(self, command: c.AddSchedule, who: str) -> ScheduleView:
-        raise InvalidInput(NOT_ON_TEMPORAL)
+        return await add_schedule(self.trees, command.schedule, who)
 
     async def _change_schedule(self, command: c.ChangeSchedule, who: str) -> ScheduleView:
-        raise InvalidInput(NOT_ON_TEMPORAL)
+        return await change_schedule(self.trees, command.schedule, command.to, who)
 
     async def _run_schedule(self, command: c.RunSchedule, who: str) -> Run[Any]:
-        raise InvalidInput(NOT_ON_TEMPORAL)
+        schedule = (await find_schedule(self.trees, command.schedule)).schedule
+        return await self._start(start_of(schedule, command.session), who)
 
     async def _note_refusal(self, command: c.NoteRefused, who: str) -> None:
         """See Supervisor. It is noted in the mirror."""
@@ -406,8 +409,7 @@ class TemporalSupervisor(Supervisor):
         return await self.near.find_audit(after=after, limit=limit)
 
     async def find_schedules(self) -> Page[ScheduleView]:
-        await self.check()
-        return self._whole(())
+        return self._whole(await find_schedules(self.trees))
 
     async def find_rules(self) -> Page[Rule]:
         """Return the rules of the namespace, and those of all trees."""

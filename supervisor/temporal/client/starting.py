@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, LimitExceeded, SessionConflict
 from supervisor.core.events import SessionCreated
-from supervisor.core.ids import check_session_id, digest_of_value, new_session_id
+from supervisor.core.ids import check_session_id, new_session_id
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.journal.view import Entry
 from supervisor.seam import commands
@@ -28,14 +28,14 @@ from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.wire import (
     CARRIED_LARGEST_BYTES,
     LARGEST_BYTES,
-    MEMO,
     ONCE,
     QUEUE,
-    SIGNALS,
     TREE,
     Carried,
     Start,
     check_size,
+    mark_of_start,
+    memo_of,
     to_wire,
 )
 
@@ -67,9 +67,7 @@ async def start_session(trees: Trees, command: commands.Start, who: str) -> tupl
         has_signals=True,
         rules=await trees.rules.known(),
     )
-    document = to_wire(start)
-    bounded = [] if command.budget is None else [document["budget"]]
-    mark = digest_of_value([start.agent, document.get("given", []), *bounded])
+    mark = mark_of_start(start)
     run = await start_tree(trees, start, mark)
     if run is None:
         described = await trees.namespace.describe(root)
@@ -136,7 +134,7 @@ async def _try_start(trees: Trees, start: Start, mark: str, policy: WorkflowIDRe
                     id=root,
                     task_queue=QUEUE,
                     id_reuse_policy=policy,
-                    memo={MEMO: {"pending": [], "left_out": []}, "start": mark, "agent": start.agent, SIGNALS: True},
+                    memo=memo_of(start, mark),
                     search_attributes=attributes_of(start),
                     rpc_timeout=SOON,
                 )

@@ -144,6 +144,20 @@ class Trees:
     async def _refuse_unknown(self, described: Any, wanted: Sequence[Wanted]) -> None:
         """Raise UnknownAgent if each of the workers that answer lacks what a tree needs. Cancel the tree then, so that
         it is refused by each worker (workflow/tree.py). One that has begun it meanwhile ends it in order."""
+        if (lacking := await self.why_unknown(wanted)) is None:
+            return
+        text = f"no worker can run session {described.id} {lacking}"
+        cancel = Command(id=new_session_id(), kind="cancel", session=described.id, by="supervisor", text=text)
+        with server_errors(self.named, maybe_done=True):
+            await self.client.get_workflow_handle(described.id).signal("command", to_wire(cancel), rpc_timeout=SOON)
+            await self.client.start_workflow(
+                BARE_CLAIM, id=refusal_id(described.run_id), task_queue=QUEUE, rpc_timeout=SOON
+            )
+        raise UnknownAgent(text)
+
+    async def why_unknown(self, wanted: Sequence[Wanted]) -> str | None:
+        """Return what each of the workers that answer lacks, and the agents that they have; None if one lacks nothing,
+        or none answers."""
         names, missing = set[str](), set[str | None]()
 
         async def ask() -> None:
@@ -156,18 +170,9 @@ class Trees:
             for _ in range(ASKED):
                 tasks.start_soon(ask)
         if None in missing or not missing:
-            return
+            return None
         said = "; ".join(sorted(each for each in missing if each is not None))
-        text = (
-            f"no worker can run session {described.id} ({said}); the agents are: {', '.join(sorted(names)) or 'none'}"
-        )
-        cancel = Command(id=new_session_id(), kind="cancel", session=described.id, by="supervisor", text=text)
-        with server_errors(self.named, maybe_done=True):
-            await self.client.get_workflow_handle(described.id).signal("command", to_wire(cancel), rpc_timeout=SOON)
-            await self.client.start_workflow(
-                BARE_CLAIM, id=refusal_id(described.run_id), task_queue=QUEUE, rpc_timeout=SOON
-            )
-        raise UnknownAgent(text)
+        return f"({said}); the agents are: {', '.join(sorted(names)) or 'none'}"
 
     async def ask_agents(self, wanted: Sequence[Wanted] = ()) -> Any:
         """Return the agents of the worker that answers, and what it lacks of what a tree needs. Raises

@@ -5,6 +5,7 @@ made, look who has claimed an approval, and claim the end that the tree follows 
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,10 +22,12 @@ from supervisor.temporal.connection import SOON, is_no_workflow, server_errors
 from supervisor.temporal.left import read_end
 from supervisor.temporal.rulebook import RuleChange
 from supervisor.temporal.rules import NamespaceRules
+from supervisor.temporal.wakes import due_at
 from supervisor.temporal.wire import (
     ADD_RULE,
     BARE_CLAIM,
     CLAIMED,
+    FIND_DUE,
     MEMO,
     PENDING,
     QUEUE,
@@ -34,6 +37,7 @@ from supervisor.temporal.wire import (
     TAKE_OVER,
     TREE,
     Command,
+    Scheduled,
     Start,
     decision_id,
     from_wire,
@@ -49,7 +53,7 @@ class NamespaceActivities:
         self._client = client
         self._named = named
         self.rules = NamespaceRules(client, named)
-        self.activities = self.read_rules, self.add_rule, self.settle, self.find_claim, self.take_over
+        self.activities = self.read_rules, self.add_rule, self.settle, self.find_claim, self.take_over, self.find_due
 
     @activity.defn(name=READ_RULES)
     async def read_rules(self, has_version: bool = False) -> Any:
@@ -111,6 +115,14 @@ class NamespaceActivities:
             while (other := await self._claim_end(session, _chain_of(left), follower)) != follower:
                 left = await read_end(self._client, session, other)
         return to_wire(left)
+
+    @activity.defn(name=FIND_DUE)
+    async def find_due(self, document: dict[str, Any], wake: str, now: str) -> str | None:
+        """Return the instant that is due for a wake of a schedule; None for none. The zones of this machine say it once
+        for all replays."""
+        given = from_wire(document, Scheduled)
+        due = due_at(given.schedule, given.offsets, datetime.fromisoformat(wake), datetime.fromisoformat(now))
+        return None if due is None else due.isoformat()
 
     async def _claim_end(self, session: str, chain: str, follower: str) -> str:
         """Claim an end. Return whose it is."""

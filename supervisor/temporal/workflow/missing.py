@@ -7,8 +7,10 @@ decides nothing. So a tree waits for a worker that can run it, and no run of it 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from supervisor.core.declarations.agent_spec import AgentSpec
-from supervisor.core.errors import UnknownAgent
+from supervisor.core.errors import InvalidInput, UnknownAgent
 from supervisor.temporal.wanted import Wanted
 from supervisor.temporal.workflow.references import NO_AGENT, find_referred
 
@@ -33,4 +35,16 @@ def find_missing(wanted: Sequence[Wanted], agents: Mapping[str, AgentSpec[..., A
             spec.at_version(each.version or spec.version)
         except UnknownAgent as error:
             return AgentMissing(each.name, f"{NO_AGENT} {shown} of version {each.version}: {error}")
+    return None
+
+
+def find_misfit(wanted: Sequence[Wanted], agents: Mapping[str, AgentSpec[..., Any]]) -> str | None:
+    """Return why an agent of this worker does not take the input that it is to have; None if each does."""
+    for each in wanted:
+        if each.given is msgspec.UNSET or (spec := agents.get(each.name)) is None:
+            continue
+        try:
+            spec.check_input(spec.default_input() if each.given is None else each.given.encode())
+        except InvalidInput as error:
+            return str(error)
     return None

@@ -31,9 +31,10 @@ from supervisor.temporal.wire import (
 from supervisor.temporal.workflow.bodies import HURRY
 from supervisor.temporal.workflow.bridge import uncancelled
 from supervisor.temporal.workflow.claims import CLAIMS
-from supervisor.temporal.workflow.missing import AgentMissing, find_missing
+from supervisor.temporal.workflow.missing import AgentMissing, find_misfit, find_missing
 from supervisor.temporal.workflow.order import in_order
 from supervisor.temporal.workflow.rules import RulesWorkflow
+from supervisor.temporal.workflow.scheduled import ScheduledWorkflow
 from supervisor.temporal.workflow.tree import Tree
 
 log = FactLog(__name__)
@@ -163,11 +164,12 @@ class AgentsWorkflow:
 
     @workflow.run
     async def run(self, wanted: list[Any]) -> Any:
-        agents = _offer().agents
-        missing = find_missing([from_wire(each, Wanted) for each in wanted], agents)
+        agents, needed = _offer().agents, [from_wire(each, Wanted) for each in wanted]
+        missing = find_missing(needed, agents)
         return {
             "agents": [to_wire(agents[name].view()) for name in sorted(agents)],
             "missing": None if missing is None else str(missing),
+            "misfit": find_misfit(needed, agents),
         }
 
 
@@ -219,7 +221,7 @@ class ClaimWorkflow:
         return self._answer
 
 
-_OTHERS: Final = (ClaimWorkflow, AgentsWorkflow, RulesWorkflow, *CLAIMS)
+_OTHERS: Final = (ClaimWorkflow, AgentsWorkflow, RulesWorkflow, ScheduledWorkflow, *CLAIMS)
 WORKFLOWS: Final = (TreeWorkflow, *_OTHERS)
 PINNED: Final = (PinnedTreeWorkflow, *_OTHERS)
 """The workflows of a worker with a build."""

@@ -1,7 +1,7 @@
 """Any approval renders within every limit of Telegram, and what is pressed on it means what was offered."""
 
 from fake_telegram import codes, datas, live
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 from test_cut_cards import BURIED, EVIL, PAGE
 from test_platform_cards import ID, NOW, approvals, call, decided_ones, hostile, question
@@ -74,6 +74,9 @@ def test_a_press_means_what_was_offered(approval):
 
 
 @given(st.text(max_size=300) | hostile)
+@example("./\u00b9")
+@example("`@ana")
+@example("/ana#b/ @ana#b")
 def test_a_text_of_an_agent_is_whole_and_is_no_reference(text):
     """It is sent as it was written; what Telegram would make of it is code; no line of it passes for one of ours."""
     for said in (f"x{text}", f"x{text}\n{OURS}", f"x{text}\nreply {OURS}", f"x{text}\nagent #5"):

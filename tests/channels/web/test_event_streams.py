@@ -14,7 +14,7 @@ from starlette.requests import Request
 from supervisor.channels.web.auth import Guard, Identity
 from supervisor.channels.web.bounds import Streams
 from supervisor.channels.web.endpoints import Call
-from supervisor.channels.web.events import BEAT_SECONDS, SLOW_SECONDS, EventStream, inbox_events, session_events
+from supervisor.channels.web.events import BEAT_SECONDS, SLOW_SECONDS, EventStream, watch_inbox, watch_session
 from supervisor.channels.web.problems import Problem
 from supervisor.channels.web.revocations import LOOK_SECONDS, Revocation, Revocations
 from supervisor.channels.web.schemas import InboxQuery, StreamQuery
@@ -215,7 +215,7 @@ class TestAStream:
                 {"type": "http", "headers": [], "path_params": {"id": (await here.supervisor.find_sessions())[0].id}}
             )
             identity = Identity(EVERYBODY.find("ana"), over, "")
-            for listen, query in ((inbox_events, InboxQuery()), (session_events, StreamQuery())):
+            for listen, query in ((watch_inbox, InboxQuery()), (watch_session, StreamQuery())):
                 stream = await listen(Call(here.site, request, identity, query, None))
                 await stream({"type": "http"}, anyio.sleep_forever, send)
         assert b"id: " not in b"".join(told)

@@ -71,6 +71,7 @@ async def collects(ctx: Context) -> list[str]:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_results_collected_in_completion_order_are_collected_so_again(kind, tmp_path):
     """R1: left at fifty random points, the run asks no approval twice and does nothing twice."""

@@ -322,6 +322,46 @@ async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, enter):
     assert await later_attempt(store) == first
 
 
+@pytest.mark.parametrize("after", ["a model call", "a sleep of its own", "a result"])
+async def test_what_begins_together_goes_its_way_before_a_result_of_the_journal_is_given(after):
+    """In the first attempt the result comes late, and cuts off a task that has begun its block. A replay has the result
+    at once, also if nothing that we see has led to the block."""
+
+    @agent
+    async def races(ctx: Context) -> str:
+        if after == "a model call":
+            async with ctx.model_call():
+                await anyio.sleep(1)
+        elif after == "a sleep of its own":
+            await anyio.sleep(1)
+
+        async def cuts_off(ctx: Context) -> None:
+            await ctx.call(work, "a", 1)
+            scope.cancel()
+
+        async def is_cut_off(ctx: Context) -> None:
+            for _ in range(50):
+                await anyio.lowlevel.checkpoint()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await ctx.call(work, "cleaned", 0)
+
+        with anyio.CancelScope() as scope:
+            async with ctx.task_group() as group:
+                group.start_soon(is_cut_off)
+                group.start_soon(cuts_off)
+        return (await ctx.call(report, "z")).kind
+
+    async with opened(passivate_after=1) as supervisor:
+        run = await supervisor.start(races)
+        (asked,) = [await next_of(run.watch_approvals())]
+        await anyio.sleep(10)
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await run.result() == "ok"
+
+
 async def test_an_agent_that_spins_does_not_block_results():
     """A chain of steps that never waits is no longer followed."""
 

@@ -26,6 +26,7 @@ def away_for(seconds):
     return read
 
 
+@pytest.mark.slow
 async def test_a_read_waits_for_a_moment_and_an_outcome_as_long_as_it_takes():
     """`find_approvals` fails after a second; `outcome` waits for the end of a run anyway."""
     assert await patient(away_for(StoreAway.moment_seconds / 2))() == "read"

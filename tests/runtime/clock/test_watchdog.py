@@ -56,6 +56,22 @@ async def test_a_hundred_agents_wait_seven_days_each_for_a_person_and_none_stall
             assert await run.result() == [f"deployed host{n}" for n in range(100)]
 
 
+@agent(inactivity_timeout=60)
+async def hears_badly(ctx: Context) -> None:
+    async with ctx.model_call(on_silence=lambda cause: 1 / 0):
+        await anyio.sleep(WEEK)
+
+
+async def test_an_on_silence_that_raises_stalls_its_run_and_no_other():
+    """W5: it is the agent's code, and is called by the alarm of all runs."""
+    async with open_supervisor(MemoryStore()) as supervisor:
+        run, other = await supervisor.start(hears_badly), await supervisor.start(asks, "here")
+        asked = await next_of(other.watch_approvals())
+        assert (await run.outcome()).kind == "stalled"
+        await supervisor.decide(asked.id, Approve(by="ana"))
+        assert await other.result() == "deployed here"
+
+
 async def test_a_silent_agent_is_stalled_no_earlier_than_its_budget_and_at_most_250_ms_later():
     """W11, W12: 60 s of silence end it, between 60.0 and 60.25 s after its start."""
     async with open_supervisor(MemoryStore()) as supervisor:

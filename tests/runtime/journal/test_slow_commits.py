@@ -9,7 +9,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 import pytest
-from scenes import also_native, effects, events, names, opened
+from scenes import also_native, effects, events, names, only_asyncio, opened
 from watching import next_of
 
 from supervisor import Approve, Context, MemoryStore, agent, open_supervisor, tool
@@ -73,6 +73,33 @@ async def test_a_time_limit_that_ends_during_a_commit_ends_once(commits_take, li
         expired = await run.result()
     (finished,) = [each for each in events(store, "s", e.OperationFinished) if each.kind == "timer"]
     assert bytes(finished.value) == (b"true" if expired else b"false")
+
+
+@agent
+async def fails_once(ctx: Context) -> str:
+    await ctx.sleep(5)
+    if ctx.run_number < 2 and ctx.session == "retried":
+        raise ValueError
+    return "awake"
+
+
+@only_asyncio
+@pytest.mark.parametrize("act", ["resumed", "retried"])
+async def test_a_tree_is_run_whose_claim_asyncio_cancels_while_it_is_committed(commits_take, act):
+    """R2: the claim is on disk, and no other process would run the tree."""
+    commits_take(1)
+    store = MemoryStore()
+    with suppress(LookupError):
+        async with opened(store) as supervisor:
+            await supervisor.start(fails_once, session=act)
+            await anyio.sleep(3 if act == "resumed" else 30)
+            raise LookupError
+    async with opened(store) as supervisor:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await (supervisor.resume(act) if act == "resumed" else supervisor.retry(act))
+        with anyio.fail_after(100):
+            assert await (await supervisor.get_run(act)).result() == "awake"
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

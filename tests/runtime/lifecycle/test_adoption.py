@@ -171,6 +171,24 @@ async def test_a_silent_tree_is_not_claimed_unless_something_is_pending(spec, va
         await supervisor.cancel("left")
 
 
+async def test_a_daemon_outlives_a_tree_that_is_removed_while_it_looks_at_it():
+    """R2: the tree was listed as open and silent. It has ended and was pruned before its journal is read."""
+
+    class Leaky(MemoryStore):
+        def find_asked_in(self, roots, after, limit):
+            found = super().find_asked_in(roots, after, limit)
+            self._forget({"left"})
+            return found
+
+    left = await left_by_another_process(wedged)
+    store = Leaky()
+    vars(store).update(vars(left))
+    await anyio.sleep((SILENT + timedelta(minutes=1)).total_seconds())
+    async with opened(store, adopt=True) as supervisor:
+        await anyio.sleep(LOOK_SECONDS)
+        assert await (await supervisor.start(echo, "alive")).result() == "alive"
+
+
 async def test_an_old_decision_is_still_acted_on():
     """R5: the approval is not pending any more, but no run has received the decision yet."""
     ran.clear()

@@ -460,6 +460,7 @@ async def test_a_card_under_way_is_renewed_when_its_session_becomes_blocked(depl
         assert [*wall.cards.values()] == [True]
 
 
+@pytest.mark.slow
 async def test_a_hundred_blocked_runs_are_tried_once_by_each_process_and_journaled_once(deployed):
     """Ten daemons start: each run has ten attempts and one RunBlocked, and no crash loop follows."""
     spec, store, sessions = deployed(original), MemoryStore(), [f"s{number}" for number in range(100)]

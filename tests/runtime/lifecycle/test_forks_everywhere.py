@@ -95,6 +95,7 @@ def done(store, tree: str) -> Counter[str]:
     return Counter(event.content for event in ended if "call:child:" not in event.operation)
 
 
+@pytest.mark.slow
 async def test_a_fork_before_every_entry_comes_to_the_same_end():
     """At these entries timers, races, questions, sub-agents at any depth, a restart or a cancel are open."""
     store, forked = MemoryStore(), []

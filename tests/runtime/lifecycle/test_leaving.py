@@ -1,14 +1,27 @@
 """Closing a supervisor: runs that can go on do so, waiting runs are passivated, and nothing is lost or withdrawn."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from typing import Any
 
 import anyio
 import pytest
 from scenes import LONG, HeldStore, deploy, effects, events, names, only_asyncio, opened, sessions_in_memory
 from watching import next_of
 
-from supervisor import Approve, Context, MemoryStore, StoreDied, agent, open_supervisor, tool
+from supervisor import (
+    Approve,
+    Budget,
+    Context,
+    JournalEntry,
+    MemoryStore,
+    SqliteStore,
+    StoreDied,
+    agent,
+    open_supervisor,
+    tool,
+)
 from supervisor.core import events as e
 from supervisor.seam.store import StoreAway
 from supervisor.testing import AutojumpLoop, replaced, slow_disk
@@ -441,3 +454,35 @@ async def test_a_supervisor_that_is_left_while_its_server_is_away_waits_for_the_
         await anyio.sleep(5)
         store.unanswered = 2
     assert store.get_session("s").outcome.kind == "succeeded"
+
+
+class RaisedAtTheEnd(SqliteStore):
+    """Another process raises the budget of session `s` when no task of this supervisor is left."""
+
+    runner: Any = None
+
+    def has_changed(self) -> bool:
+        if self.runner is not None and self.runner.is_closed:
+            self.runner = None
+            other = SqliteStore(self.path)
+            other.open()
+            with closing(other):
+                other.begin()
+                raised = e.BudgetRaised(at=datetime.now(UTC), by="bob", calls=9)
+                other.write([JournalEntry(other.last_position() + 1, "s", raised)])
+                other.commit()
+        return super().has_changed()
+
+
+async def test_what_another_process_commits_as_the_last_task_has_ended_is_left_to_the_next_process(tmp_path):
+    """The supervisor is left as ever."""
+    store = RaisedAtTheEnd(tmp_path / "state.db")
+    async with opened(store) as supervisor:
+        await supervisor.start(deployer, "a", session="s", budget=Budget(calls=0))
+        with anyio.fail_after(100):
+            while not await supervisor.find_approvals():
+                await anyio.sleep(1)
+        store.runner = supervisor._runner
+    store.open()
+    with closing(store):
+        assert names(store, "s")[-1] == "BudgetRaised"

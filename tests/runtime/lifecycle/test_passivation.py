@@ -2,10 +2,10 @@
 
 import anyio
 import pytest
-from scenes import HeldStore, events, fork, names, opened, sessions_in_memory
+from scenes import HeldStore, events, fork, knowing_no_agents, names, opened, sessions_in_memory
 from watching import next_of
 
-from supervisor import Approve, Context, Deny, MemoryStore, StoreDied, agent, tool
+from supervisor import Answer, Approve, Context, Deny, MemoryStore, StoreDied, agent, tool
 from supervisor.core import events as e
 from supervisor.core.errors import StoreRefused, SupervisorError
 from supervisor.seam.store import StoreAway
@@ -397,3 +397,37 @@ async def test_a_server_that_is_away_as_a_decision_comes_wakes_the_run_later():
         await supervisor.decide(approval.id, Approve(by="ana"))
         assert not store.is_armed
         assert await run.result() == "ok"
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_run_that_replays_sleeps_only_when_it_waits_for_all_that_its_journal_holds(leaves):
+    """Else an answer to what it has not asked for again would wake no process. Its own code takes a while before it
+    asks. `leaves`: the process that replays is left meanwhile."""
+
+    @agent
+    async def two_waits(ctx: Context) -> None:
+        async def later(ctx: Context) -> None:
+            await anyio.sleep(5)
+            effects.append(await ctx.ask("Which?"))
+
+        async with ctx.task_group() as group:
+            group.start_soon(deployer.fn, "a")
+            group.start_soon(later)
+
+    async with opened(passivate_after=60) as supervisor:
+        await supervisor.start(two_waits, session="s")
+        await anyio.sleep(10)
+        store = fork(supervisor.store)
+    with knowing_no_agents():
+        async with opened(store) as supervisor:
+            (question,) = [each for each in await supervisor.find_approvals() if each.kind == "question"]
+            await supervisor.decide(question.id, Answer(by="ana", value="this"))
+    if leaves:
+        async with opened(store) as supervisor:
+            await supervisor.resume("s")
+            await anyio.sleep(1)
+    async with opened(store, passivate_after=1) as supervisor:
+        await supervisor.resume("s")
+        await anyio.sleep(10)
+        assert effects == ["this"]
+        assert sessions_in_memory(supervisor) == set()

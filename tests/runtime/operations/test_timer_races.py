@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from scenes import fork, opened
 from watching import next_of
 
 from supervisor import Context, MemoryStore, agent, open_supervisor, tool
@@ -116,3 +117,29 @@ async def test_a_block_that_ends_as_a_scope_around_it_is_cancelled_leaves_no_tim
         run = await supervisor.start(leaves_both)
         await next_of(run.watch_approvals())
         assert supervisor._runner.journal.states[run.session].timers == []
+
+
+async def test_a_run_that_is_told_to_stop_before_its_expired_timer_has_its_turn_ends_nothing_else():
+    """In a replay the timer waits for a task that asks later than it did."""
+    pauses = [1, 100]
+
+    @agent
+    async def expires(ctx: Context) -> None:
+        async def asks(ctx: Context) -> None:
+            await anyio.sleep(pauses.pop(0))
+            await ctx.ask("Which?")
+
+        async with ctx.task_group() as group:
+            group.start_soon(asks)
+            async with ctx.move_on_after(5):
+                await anyio.sleep_forever()
+
+    async with opened() as supervisor:
+        await supervisor.start(expires, session="s")
+        await anyio.sleep(10)
+        store = fork(supervisor.store)
+    async with opened(store) as supervisor:
+        run = await supervisor.resume("s")
+        await anyio.sleep(10)
+        await run.cancel()
+        assert (await run.outcome()).kind == "cancelled"

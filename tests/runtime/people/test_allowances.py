@@ -1,6 +1,7 @@
 """A19: allowances, which end by themselves: after so many calls, or at an instant."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import anyio
 import pytest
@@ -27,7 +28,8 @@ from supervisor.core import events as e
 from supervisor.core.approvals.people import ApproverRule, People, Person
 from supervisor.core.calls.rules import make_rule
 from supervisor.core.ids import RULES
-from supervisor.testing import wall_clock
+from supervisor.runtime.clock.clock import Clock
+from supervisor.testing import wall_clock, wrapped
 
 pytestmark = pytest.mark.anyio
 X = '{"target":"x"}'
@@ -552,3 +554,17 @@ async def test_an_allowance_ends_at_the_first_of_its_ends():
         await supervisor.start(paced, ["y"])
         await waiting(supervisor, 2)
         assert [each.used for each in await supervisor.find_rules()] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("seconds", range(6))
+async def test_no_call_that_an_allowance_lets_run_is_journaled_at_its_end_or_later(seconds):
+    """The instant of the request is the one at which the rule was judged. The clock goes on by a second each time that
+    it is read."""
+    start, readings = datetime.now(UTC), count()
+    with wrapped(Clock, "now", lambda now, clock: start + timedelta(seconds=next(readings))):
+        until = start + timedelta(seconds=seconds)
+        async with opened(rules=[allow("deploy", until=until)]) as supervisor:
+            await supervisor.start(paced, ["x"], session="s")
+            await anyio.sleep(1)
+            (asked,) = events(supervisor.store, "s", e.ToolCallRequested)
+            assert (asked.approval is None) == (asked.at < until)

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 from dying import fork
-from scenes import deploy, effects, opened
+from scenes import DamagedStore, deploy, effects, opened
 from test_releasing import asks, asks_all, waiting
 
 from supervisor import (
@@ -167,6 +167,30 @@ async def test_a_decision_that_does_not_fit_is_refused_and_stops_no_other():
         assert [each.kind for each in results] == ["refused"] * 3 + ["accepted"]
         assert all(each.why for each in results[:3])
         assert len(await supervisor.find_approvals()) == 3
+
+
+@pytest.mark.parametrize("how", ["a batch", "a rule", "a decision for always", "an acknowledgement"])
+async def test_a_session_that_cannot_be_read_stays_and_stops_none_of_other_trees(how):
+    async with opened(store := DamagedStore(), passivate_after=1) as supervisor:
+        for name in ("a", "b", "c"):
+            await supervisor.start(asks, "x", session=name)
+        asked = {each.session: each.id for each in await waiting(supervisor, 3)}
+        first, second, third = (asked[name] for name in ("a", "b", "c"))
+        await anyio.sleep(5)
+        store.damaged = "b"
+        match how:
+            case "a batch":
+                results = await supervisor.decide_all([(each, ANA) for each in (first, second, third)])
+                assert [each.kind for each in results] == ["accepted", "refused", "accepted"]
+                assert results[1].why == "a journal entry cannot be read"
+            case "a rule":
+                await supervisor.add_rule(allow("deploy"), by="ana", pending=True)
+            case "an acknowledgement":
+                assert await supervisor.acknowledge([first, second, third], by="ana") == (first, third)
+                return
+            case _:
+                await supervisor.decide(first, Approve(by="ana", scope="always"))
+        assert [each.id for each in await waiting(supervisor, 1)] == [second]
 
 
 async def test_a_batch_is_of_one_person_and_an_empty_one_is_nothing():

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from scenes import ForkingStore, events, fork, opened
+from scenes import DamagedStore, ForkingStore, events, fork, opened
 
 from supervisor import Context, Deny, MemoryStore, agent, tool
 from supervisor.channels import Channel
@@ -65,6 +65,19 @@ class Board(Channel):
 
     def told(self):
         return [(at, what) for at, what in self.said if what != ["card"]]
+
+
+async def test_a_session_that_cannot_be_read_holds_up_no_reminder_of_others():
+    """It was due before its journal was damaged."""
+    board = Board()
+    async with opened(store := DamagedStore(), channels=[board], remind_after=HOUR, passivate_after=1) as supervisor:
+        for name in ("a", "b"):
+            await supervisor.start(deploys, name, session=name)
+        await anyio.sleep(HOUR + 30)
+        assert board.told() == []
+        store.damaged = "b"
+        await anyio.sleep(HOUR)
+        assert any("a" in what for _, what in board.told())
 
 
 async def test_reminders_within_a_minute_are_one_message():

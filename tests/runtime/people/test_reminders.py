@@ -61,6 +61,23 @@ async def test_a_waiting_approval_is_shown_again_once_and_then_to_more_people():
         assert await run.result() == "ok"
 
 
+class Faceless(Wall):
+    def face(self, approval, *, is_notice=False):
+        raise LookupError("of another author")
+
+
+async def test_a_channel_whose_face_raises_is_reminded_all_the_same():
+    """Whether its card has changed is not known then, as with a channel that cannot say it."""
+    wall = Faceless()
+    async with opened(MemoryStore(), channels=[wall], **OPTIONS) as supervisor:
+        run = await supervisor.start(deploys)
+        approval = await next_of(run.watch_approvals())
+        await anyio.sleep(1.5 * HOUR)
+        assert wall.posts == [(None, False, ()), ("card", True, ())]
+        await supervisor.decide(approval.id, Approve(by="ops"))
+        assert await run.result() == "ok"
+
+
 async def test_an_approval_that_is_decided_in_time_has_no_reminder():
     """Without the setting there is no reminder either."""
     for options in (OPTIONS, {}):

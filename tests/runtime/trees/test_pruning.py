@@ -78,6 +78,27 @@ async def test_a_decision_about_a_tree_that_is_just_being_removed_is_unknown():
         assert (await supervisor.decide(approval.id, Deny(by="ana"))).kind == "unknown"
 
 
+async def test_a_search_goes_on_past_a_tree_that_another_process_removes_meanwhile():
+    """It was listed, and is gone when its journals are read."""
+
+    class Leaky(MemoryStore):
+        leaks = False
+
+        def get_owner(self, root):
+            if self.leaks:
+                self._forget({root})
+            return super().get_owner(root)
+
+    store = Leaky()
+    async with opened(store) as supervisor:
+        await (await supervisor.start(parent, session="s")).result()
+    async with opened(store) as supervisor:
+        store.leaks = True
+        await anyio.sleep(1)
+        found = await supervisor.prune(supervisor._runner.clock.now(), dry_run=True)
+    assert (found.trees, [tree.session for tree in found.kept]) == ([], ["s"])
+
+
 async def test_an_unread_message_or_an_unfinished_job_keeps_a_tree():
     """Its sender, or its session, still waits (R7, T6)."""
     store = MemoryStore()

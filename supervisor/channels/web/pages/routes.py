@@ -121,10 +121,6 @@ async def _spent_by(supervisor: Supervisor, roots: Iterable[str]) -> dict[str, s
     return found
 
 
-async def show_approval(visit: Visit) -> Response:
-    return await _card(visit, visit.path("id"))
-
-
 async def _card(
     visit: Visit,
     asked: str,
@@ -177,10 +173,9 @@ async def decide(visit: Visit) -> Response:
         )
     except Misfilled:  # the form says what is wrong, and where
         return await _card(visit, approval.id, 422, typed=visit.form)
-    except InvalidInput as error:
-        return await _card(visit, approval.id, 422, problem=f"Nothing was decided: {error}", typed=visit.form)
-    except NotEntitled as error:
-        return await _card(visit, approval.id, 403, problem=f"Not counted: {error}", typed=visit.form)
+    except (InvalidInput, NotEntitled) as error:
+        what = "Not counted" if isinstance(error, NotEntitled) else "Nothing was decided"
+        return await _card(visit, approval.id, problem_of(error).status, problem=f"{what}: {error}", typed=visit.form)
     told = "" if result.kind == "accepted" and not result.released else cards.told(result, visit.now)
     if not result.running and result.is_accepted:
         told = "Kept; it counts as soon as the session runs again. A daemon runs it by itself."
@@ -225,10 +220,6 @@ async def newest(
         page = await supervisor.find_sessions(status=status, newest_first=True, after=before, limit=SESSIONS_A_PAGE)
         found += [view for view in page if view.parent is None]
     return found, page.next
-
-
-async def show_session(visit: Visit) -> Response:
-    return await _session(visit, visit.path("id"))
 
 
 async def _session(visit: Visit, session: str, status: int = 200, *, told: str = "", typed: str = "") -> Response:
@@ -286,23 +277,16 @@ async def say(visit: Visit) -> Response:
     session, text = visit.path("id"), visit.form.get("text", "")
     if not text.strip():
         return await _session(visit, session, 422, told="Not sent: there is no text.")
+    message, by = visit.form.get("message") or None, visit.person.name
     try:
-        message = visit.form.get("message") or None
-        heard = await visit.supervisor.chat(
-            session, text, by=visit.person.name, shown_before=visit.seen_at, message=message
-        )
-    except NotEntitled as error:
-        return await _session(visit, session, 403, told=visible(f"Not sent: {error}", kind="words"), typed=text)
-    except InvalidInput as error:
-        return await _session(visit, session, 422, told=visible(f"Not sent: {error}", kind="words"), typed=text)
-    except SessionConflict as error:
-        return await _session(visit, session, 409, told=visible(f"Not sent: {error}", kind="words"), typed=text)
+        heard = await visit.supervisor.chat(session, text, by=by, shown_before=visit.seen_at, message=message)
+    except (NotEntitled, InvalidInput, SessionConflict) as error:
+        told = visible(f"Not sent: {error}", kind="words")
+        return await _session(visit, session, problem_of(error).status, told=told, typed=text)
     if heard.kind == "listed" or "x-requested-by" in visit.request.headers:
         told = "\n".join(cards.heard_lines(heard, visit.now)) or _received(heard.sent)
         return await _session(visit, session, told=told)
-    said = (
-        heard.sent.kind if heard.sent is not None else heard.kind
-    )  # redirected, so that a reload does not send it again
+    said = heard.kind if heard.sent is None else heard.sent.kind  # redirected, so that a reload does not send it again
     return RedirectResponse(f"{rendering.url('sessions', session)}?{urlencode({'said': said})}#reply", 303)
 
 
@@ -331,11 +315,7 @@ async def cancel(visit: Visit) -> Response:
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
-async def list_rules(visit: Visit) -> Response:
-    return await _rules(visit)
-
-
-async def _rules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
+async def list_rules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
     model = {
         "rules": await visit.supervisor.find_rules(),
         "told": told,
@@ -348,7 +328,7 @@ async def revoke(visit: Visit) -> Response:
     try:
         await visit.supervisor.revoke_rule(visit.path("id"), by=visit.person.name)
     except NotEntitled as error:
-        return await _rules(visit, 403, told=f"Not revoked: {error}")
+        return await list_rules(visit, 403, told=f"Not revoked: {error}")
     return RedirectResponse(rendering.url("rules"), 303)
 
 
@@ -359,10 +339,10 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
     ("GET", "/count", count),
     ("POST", "/decisions", together.decide_together),
     ("POST", "/hushes", hushing.hush),
-    ("GET", "/approvals/{id}", show_approval),
+    ("GET", "/approvals/{id}", lambda visit: _card(visit, visit.path("id"))),
     ("POST", "/approvals/{id}/decision", decide),
     ("GET", "/sessions", list_sessions),
-    ("GET", "/sessions/{id}", show_session),
+    ("GET", "/sessions/{id}", lambda visit: _session(visit, visit.path("id"))),
     ("POST", "/sessions/{id}/messages", say),
     ("POST", "/sessions/{id}/cancel", cancel),
     ("GET", "/agents", starting.list_agents),

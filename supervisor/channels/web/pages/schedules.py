@@ -6,6 +6,7 @@ from starlette.responses import RedirectResponse, Response
 
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.visits import Visit
+from supervisor.channels.web.problems import problem_of
 from supervisor.channels.wording.schedules import schedule_facts
 from supervisor.core.errors import InvalidInput, NotEntitled
 from supervisor.core.ids import new_session_id
@@ -16,11 +17,7 @@ _CHANGES: Final[dict[str, ScheduleChange]] = {"pause": "paused", "resume": "runn
 """What a button does."""
 
 
-async def list_schedules(visit: Visit) -> Response:
-    return await _answer(visit)
-
-
-async def _answer(visit: Visit, status: int = 200, *, told: str = "") -> Response:
+async def list_schedules(visit: Visit, status: int = 200, *, told: str = "") -> Response:
     model = {
         "schedules": await visit.supervisor.find_schedules(),
         "told": told,
@@ -42,8 +39,7 @@ async def change_schedule(visit: Visit) -> Response:
         if (to := _CHANGES.get(does)) is None:
             raise InvalidInput("a schedule can be paused, resumed, run and removed")
         await visit.supervisor.change_schedule(name, to, by=by)
-    except NotEntitled as error:
-        return await _answer(visit, 403, told=visible(f"Not done: {error}", kind="words"))
-    except InvalidInput as error:
-        return await _answer(visit, 422, told=visible(f"Not done: {error}", kind="words"))
+    except (NotEntitled, InvalidInput) as error:
+        told = visible(f"Not done: {error}", kind="words")
+        return await list_schedules(visit, problem_of(error).status, told=told)
     return RedirectResponse(rendering.url("schedules"), 303)

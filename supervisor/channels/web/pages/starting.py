@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from supervisor.channels.web import rendering
 from supervisor.channels.web.pages.forms import FormView, Misfilled, form_view, read_form
 from supervisor.channels.web.pages.visits import Visit
-from supervisor.channels.web.problems import Problem
+from supervisor.channels.web.problems import Problem, problem_of
 from supervisor.channels.wording.form_words import is_small
 from supervisor.core.approvals.fields import Field, describe_schema
 from supervisor.core.approvals.forms import write_form_texts
@@ -103,8 +103,6 @@ async def start(visit: Visit) -> Response:
         run = await visit.supervisor.start(agent.name, *given, session=session, by=visit.person.name)
     except Misfilled:  # the form says what is wrong, and where
         return await _agent(visit, agent, 422)
-    except InvalidInput as error:
-        return await _agent(visit, agent, 422, f"Nothing was started: {error}")
-    except NotEntitled as error:
-        return await _agent(visit, agent, 403, f"Nothing was started: {error}")
+    except (InvalidInput, NotEntitled) as error:
+        return await _agent(visit, agent, problem_of(error).status, f"Nothing was started: {error}")
     return RedirectResponse(rendering.url("sessions", run.session), 303)

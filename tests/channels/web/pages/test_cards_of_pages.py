@@ -384,3 +384,44 @@ def test_a_page_of_a_session_shows_where_its_code_raised():
     (entry,) = [entry for entry in story(rows(*began(), lost), {}).entries if entry.state == "failed"]
     page = rendering.environment().from_string('{% import "parts.html" as parts %}{% include "entry.html" %}')
     assert "agents.py&#34;, line 7, in &lt;module&gt;" in page.render(entry=entry, now=NOW)
+
+
+def test_a_phone_shows_each_name_and_value_and_choice_as_it_is(one_daemon, person):
+    """No name pushes its value off the screen, and two spaces are not one."""
+    names = ["n" * 90, "\u5b57" * 60, "a " * 60, "\u05d0" * 60, "a\u0301" * 40, "a b", "a  b"]
+    call = an_approval(
+        arguments=dict.fromkeys(names, "VALUE"), command=None, cwd="/srv/a  b", options=(Option("once"),)
+    )
+    ana = person(one_daemon, viewport={"width": 320, "height": 640})
+
+    def show(approval):
+        facts = {"view": card_view(approval, NOW), "viewer": Viewer("ana"), "here": "", "pending": 1, "stream": "/"}
+        page = rendering.render("approval.html", NOW, told="", problem="", typed=None, **facts)
+        ana.page.set_content(page, wait_until="load")
+
+    show(call)
+    assert ana.page.evaluate("document.documentElement.scrollWidth") == 320
+    values = [each.bounding_box() for each in ana.page.locator(".fact .value", has_text="VALUE").all()]
+    assert len(values) == len(names)
+    assert all(box["x"] + box["width"] < 320 and box["width"] > 30 for box in values)
+    told = ana.page.locator("#cards").inner_text().splitlines()
+    assert {'"a b"', '"a  b"'} <= set(told)
+    assert any("/srv/a  b" in line for line in told)
+    choices = ("red wine", "red  wine", "w" * 200)
+    show(an_approval(kind="question", question="What?", choices=choices, options=()))
+    assert ana.page.evaluate("document.documentElement.scrollWidth") == 320
+    shown = ana.page.locator(".answers button").all_inner_texts()
+    assert [words.strip("\u201c\u201d") for words in shown] == list(choices)
+    wine = {"enum": ["red wine", "red  wine"]}
+    names = ["a wine", "a  wine"]
+    show(
+        an_approval(
+            kind="question",
+            question="What?",
+            schema={"type": "object", "properties": dict.fromkeys(names, wine), "required": names},
+            options=(),
+        )
+    )
+    labels = ana.page.locator("option").evaluate_all("every => every.map(each => each.label)")
+    assert [label for label in labels if "wine" in label] == [*wine["enum"], *wine["enum"]]
+    assert [each for each in ana.page.locator(".field > label").all_inner_texts() if "wine" in each] == names
