@@ -33,6 +33,7 @@ from supervisor.system.withheld import withhold_secret
 if TYPE_CHECKING:
     from supervisor.core.calls.rules import Rule
     from supervisor.seam.channel import Channel
+    from supervisor.seam.store import Store
     from supervisor.seam.supervisor import StoreSupervisor, Supervisor
 
 T = TypeVar("T")
@@ -247,13 +248,10 @@ class Place:
             refuse_inside_call(action)
         if wanted is not None:
             self.need(*wanted)
-        from supervisor.cli.absences import store_of_command
         from supervisor.wiring.app import open_supervisor
 
         async with open_supervisor(
-            store_of_command(url, create=create, runs=runs)
-            if (url := self.postgres)
-            else (self.path if create or self.exists else "memory:"),
+            self._find_store(create=create, runs=runs),
             create=create,
             channels=channels,
             unattended=unattended,
@@ -266,6 +264,13 @@ class Place:
                 except OwnerUnseen:
                     refuse_below_owner(action, await supervisor.find_owners(), in_doubt=True)
             yield supervisor
+
+    def _find_store(self, *, create: bool, runs: bool) -> "Store | Path | str":
+        if (url := self.postgres) is None:
+            return self.path if create or self.exists else "memory:"
+        from supervisor.cli.absences import store_of_command  # most stores are files
+
+        return store_of_command(url, create=create, runs=runs)
 
 
 @asynccontextmanager
