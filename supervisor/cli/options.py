@@ -1,4 +1,7 @@
-"""The options that commands share, and the one place where a command opens its Supervisor."""
+"""The options that commands share, and the one place where a command opens its Supervisor.
+
+It has more than 400 lines, since each option is said once, with its help.
+"""
 
 import os
 import re
