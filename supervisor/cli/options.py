@@ -1,6 +1,6 @@
 """The options that commands share, and the one place where a command opens its Supervisor.
 
-It has more than 400 lines, since each option is said once, with its help.
+The module is longer than 400 lines because a place is made of these options, and an error of one names the others.
 """
 
 import os

@@ -152,6 +152,14 @@ class Queue:
         self.waiting.append(ticket)
         self.waiting.sort(key=_order)
 
+    def hurry(self, session: str) -> bool:
+        """Let what waits of a session come first: its run was told to end. Return whether anything does."""
+        found = [ticket for ticket in self.waiting if ticket.session == session]
+        for ticket in found:
+            ticket.is_ending = True
+        self.waiting.sort(key=_order)
+        return bool(found)
+
     def leave(self, ticket: Ticket) -> None:
         """Take a ticket out, whether it waits or holds a place."""
         ticket.is_held = False

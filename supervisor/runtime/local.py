@@ -313,7 +313,7 @@ class LocalSupervisor(LocalStarting):
             await self._runner.journal.append(plan)
         finally:  # a native cancellation may come with the commit
             if self.store.owns(root):
-                self._runner.attempts.ask(self._runner.launcher.recover, root)
+                self._runner.claims.run([root])
 
     async def _cancel(self, command: c.Cancel, who: str) -> None:
         session = command.session

@@ -161,7 +161,7 @@ class LocalStarting(LocalReads):
             return None
         (version,) = found
         if not is_new and not self.leaves_runs:
-            self._runner.attempts.ask(self._runner.launcher.recover, root)
+            self._runner.claims.run([root])
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if command.spec is None else ran, is_new=is_new)

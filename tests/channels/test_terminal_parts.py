@@ -1,6 +1,7 @@
 """Keys, the line that is typed, and the desk: the terminal channel without a terminal."""
 
 import io
+import sys
 
 import pytest
 from hypothesis import given, strategies as st
@@ -13,7 +14,6 @@ from supervisor.channels.terminal.line import Line
 from supervisor.channels.terminal.screen import draw_card, draw_region
 from supervisor.channels.terminal.talk import Talk
 from supervisor.channels.wording.cards import make_card
-from supervisor.cli import answers
 from supervisor.cli.asked import print_approvals, print_rows
 from supervisor.core.values import Approve, Deny, Option
 
@@ -92,10 +92,16 @@ def test_no_line_of_a_long_name_imitates_a_line_of_ours():
         assert lines == [["where", "/srv"]]
 
 
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def test_a_list_folds_below_what_it_folds(monkeypatch):
     """No command begins a line of a list as an id or a label of ours does, and each word of it is there."""
-    console = Console(width=60, highlight=False, markup=False, emoji=False, file=(written := io.StringIO()))
-    monkeypatch.setattr(answers, "open_console", lambda: console)
+    for name, value in {"TERM": "dumb", "COLUMNS": "60", "LINES": "50"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", written := Screen())
     words = f"echo {'y' * 40} cew5br7p  since 22:32 {'z' * 30}  for      root {'w' * 100}"
     asked = [make_approval(arguments={"command": words, "n" * 90: words}), make_approval(id="b" * 42, path=("a" * 80,))]
     print_approvals(asked)

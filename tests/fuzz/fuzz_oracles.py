@@ -433,6 +433,7 @@ def _wrong_result(story: Story, call: Call) -> Iterator[str]:  # noqa: C901 # on
     state = story.states[call.session]
     was_cancelled = any(isinstance(event, e.CancelRequested) for event in story.events[call.session])
     was_ended = was_cancelled or (state.outcome is not None and state.outcome.kind != "succeeded")
+    was_ended |= any(story.codes.get(each.pid) == -9 for each in call.starts)  # a full disk suspends a tree
     match call.kind, call.reason:
         case None, _:
             if call.abandoned is None:

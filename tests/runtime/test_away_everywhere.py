@@ -7,6 +7,7 @@ of these places: there, the store is away as the read comes, and answers after s
 import inspect
 import sys
 from contextlib import AsyncExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -31,13 +32,14 @@ from supervisor import (
     agent,
 )
 from supervisor.seam.store import Store, StoreAway
+from supervisor.testing import wall_clock
 
 pytestmark = pytest.mark.anyio
 
 PACKAGE = str(Path(supervisor.__file__).parent)
 STORES = f"{PACKAGE}/store"
 AWAY_SECONDS = 3.0
-HOUR = 3600.0
+MIDNIGHT = datetime(2027, 1, 1, tzinfo=UTC)
 IN_MEMORY = {"open", "close", "begin", "write", "commit", "rollback", "attend", "skew", "owns", "claim", "claim_all",
              "remove", "has_changed", "wants_checkpoint", "checkpoint", "compact", "secret", "book"}  # fmt: skip
 READS = [name for name, _ in inspect.getmembers(Store, inspect.isfunction) if name[0] != "_" and name not in IN_MEMORY]
@@ -173,8 +175,8 @@ async def watch(begin, found, *, task_status):
 
 async def live(store):
     """Let a process leave two trees, and another one take them up, cancel one, run others, and end all."""
-    inbox, entries, often = [], [], Schedule("often", "report", cron="* * * * *")
-    options = {"agents": [report], "channels": [Wall()], "limits": [Limit("agents", at_once=1)], "schedules": [often]}
+    inbox, entries, hourly = [], [], Schedule("hourly", "report", cron="0 * * * *")
+    options = {"agents": [report], "channels": [Wall()], "limits": [Limit("agents", at_once=1)], "schedules": [hourly]}
     async with opened(store) as supervisor:
         for name in ("older", "cancelled"):
             await patiently(partial(supervisor.start, older, name, session=name))
@@ -194,6 +196,7 @@ async def live(store):
         await anyio.sleep(60)
         while await patiently(partial(supervisor.find_sessions, is_open=True)):
             await anyio.sleep(1)
+        await anyio.sleep(10)  # what watches hear of the last entries
         tasks.cancel_scope.cancel()
     return inbox, entries
 
@@ -201,7 +204,9 @@ async def live(store):
 async def check(store):
     """Run the program, and check that all of it happened once and that nothing was missed."""
     effects.clear()
-    inbox, entries = await live(store)
+    with wall_clock() as shown:
+        shown.ahead = (MIDNIGHT - timedelta(seconds=30) - datetime.now(UTC)).total_seconds()
+        inbox, entries = await live(store)
     left = store.copy()
     outcomes = {row.id: row.outcome.kind for row in left.find_sessions()}
     assert outcomes.pop("cancelled") == "cancelled"

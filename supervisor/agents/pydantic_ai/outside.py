@@ -9,10 +9,10 @@ Rules
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, CapabilityPosition
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
@@ -59,7 +59,7 @@ class _Deferred(AbstractCapability[Any]):
 
     def __init__(
         self,
-        position: CapabilityPosition,
+        position: Literal["outermost", "innermost"],
         handle: Callable[[DeferredToolRequests], Awaitable[DeferredToolResults | None]],
     ) -> None:
         self._position = position

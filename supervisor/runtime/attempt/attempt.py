@@ -198,6 +198,11 @@ class Attempt:
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the run was told to end: what the agent does from now on is its clean-up."""
+        return self.stop_reason is not None and not self.stop_reason.is_pause
+
     def stop(self, reason: StopReason) -> None:
         """Set the stop reason and cancel, in one step; the first reason wins."""
         if self.stop_reason is not None:

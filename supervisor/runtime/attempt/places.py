@@ -45,9 +45,11 @@ class LimitKeeper(Protocol[AttemptT_contra]):
         is_shared: bool = False,
         counts: bool = True,
         number: int = 0,
+        is_again: bool = False,
     ) -> Ticket:
         """Wait for a place. `in_operation`: whether an operation waits, which is counted already. `is_shared`: of all
-        processes of the store. `number`: the place in the order of one that has come before."""
+        processes of the store. `number`: the place in the order of one that has come before. `is_again`: what it is for
+        was busy; then the wait ends without a place when the run is told to end."""
         ...
 
     def release(self, ticket: Ticket | None) -> None:

@@ -146,6 +146,8 @@ class Blocked:
 
 
 def unblocked(attempt: Attempt, state: SessionState, now: datetime) -> Iterator[e.AnyEvent]:
-    """Yield RunUnblocked if the attempt of a blocked run has gone on."""
-    if state.blocked is not None and attempt.stop_reason is None and not attempt.replay.is_replaying:
+    """Yield RunUnblocked if the attempt of a blocked run has gone on. One that was just cancelled ends, blocked or
+    not."""
+    has_gone_on = attempt.stop_reason is None and not attempt.replay.is_replaying
+    if state.blocked is not None and state.phase == "open" and has_gone_on:
         yield e.RunUnblocked(at=now)

@@ -264,7 +264,7 @@ class Budgets:
         self._number += 1
         name = f"budget:{self._number}"
         try:
-            while not (asked.is_granted or _is_ending(attempt)):
+            while not (asked.is_granted or attempt.is_ending):
                 key = asked.key
                 await attempt.wait(name, key, partial(_has_changed, attempt, asked, key))
         except BaseException:
@@ -620,11 +620,7 @@ def _lacking(holder: Holder, wants: Used, full: Collection[tuple[Holder, str]]) 
 
 
 def _has_changed(attempt: Attempt, asked: Reservation, key: str) -> bool:
-    return asked.is_granted or asked.key != key or _is_ending(attempt)
-
-
-def _is_ending(attempt: Attempt) -> bool:
-    return attempt.stop_reason is not None and not attempt.stop_reason.is_pause
+    return asked.is_granted or asked.key != key or attempt.is_ending
 
 
 def _told(holder: Holder) -> Iterator[str]:

@@ -99,11 +99,14 @@ class Claims:
         try:
             await self._attempts.journal.append(plan)
         finally:  # a native cancellation may come with the commit
-            self._attempts.ask(self._run, [root for root in taken if self._attempts.journal.store.owns(root)])
+            self.run(root for root in taken if self._attempts.journal.store.owns(root))
         return taken
 
+    def run(self, roots: Iterable[str]) -> None:
+        """Run trees that this process has just claimed: they are ours, whether the store answers now."""
+        self._attempts.ask(self._run, list(roots))
+
     def _run(self, taken: list[str]) -> None:
-        """Run the trees that were taken: they are ours, whether the store answers now."""
         try:
             self._launcher.recover(*taken)
         except StoreUnreadable:

@@ -72,6 +72,7 @@ class Limits:
         is_shared: bool = False,
         counts: bool = True,
         number: int = 0,
+        is_again: bool = False,
     ) -> Ticket:
         key = key_of(name)
         ticket = self._ask(attempt, name, partial(attempt.wake, key), is_shared=is_shared, counts=counts, number=number)
@@ -80,8 +81,11 @@ class Limits:
         if not in_operation:
             attempt.begin_operation()
         try:
-            await attempt.wait(f"{key}#{ticket.number}", key, lambda: ticket.is_held, is_refused=False)
+            goes_on = partial(_goes_on, attempt, ticket, is_again)
+            await attempt.wait(f"{key}#{ticket.number}", key, goes_on, is_refused=False)
             await attempt.hold()
+            if not ticket.is_held:
+                self.release(ticket)
         except BaseException:
             self._drop(attempt, ticket)
             raise
@@ -220,7 +224,12 @@ class Limits:
             self.release(turn)
 
     def stopped(self, attempt: Attempt) -> None:
-        """Let an attempt that was told to stop wait no more for the place of its agent."""
+        """Let an attempt that was told to stop wait no more for the place of its agent. What it waits for otherwise is
+        its clean-up from now on, which comes first."""
+        if attempt.is_ending:
+            for name, queue in self._queues.items():
+                if queue.hurry(attempt.session):
+                    attempt.wake(key_of(name))
         if attempt.awaits_turn and (turn := attempt.turn) is not None:
             attempt.turn = None
             self._drop(attempt, turn)
@@ -340,6 +349,10 @@ class Limits:
                         name=shown_name(each), since=ticket.since, place=place, count=len(waiting)
                     )
         return found
+
+
+def _goes_on(attempt: Attempt, ticket: Ticket, is_again: bool) -> bool:
+    return ticket.is_held or (is_again and attempt.is_ending)
 
 
 def _tell_none() -> None:

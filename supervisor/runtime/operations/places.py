@@ -73,8 +73,10 @@ async def take_for_step(attempt: Attempt, number: int = 0) -> Ticket | None:
 
 
 async def take_again(attempt: Attempt, number: int) -> Ticket:
-    """Wait until a step whose endpoint was busy may run again, at its place in the order."""
-    return await attempt.host.limits.take(attempt, _busy_name(attempt), in_operation=True, number=number)
+    """Wait until a step whose endpoint was busy may run again, at its place in the order. If the run is told to end
+    meanwhile, it runs at once: busy again, it has failed."""
+    name = _busy_name(attempt)
+    return await attempt.host.limits.take(attempt, name, in_operation=True, number=number, is_again=True)
 
 
 def close_for(attempt: Attempt, busy: RetryAfter) -> None:

@@ -323,7 +323,7 @@ async def test_a_task_that_an_answer_has_woken_delays_the_next_result(_, enter):
 
 
 @pytest.mark.parametrize("after", ["a model call", "a sleep of its own", "a result"])
-async def test_what_begins_together_goes_its_way_before_a_result_of_the_journal_is_given(after):
+async def test_tasks_that_begin_together_go_their_way_before_a_result_of_the_journal_is_given(after):
     """In the first attempt the result comes late, and cuts off a task that has begun its block. A replay has the result
     at once, also if nothing that we see has led to the block."""
 

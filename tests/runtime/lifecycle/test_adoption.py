@@ -19,6 +19,7 @@ from supervisor import (
 )
 from supervisor.core import events as e
 from supervisor.runtime.lifecycle.claim import LOOK_SECONDS, SILENT
+from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio
 ran: list[str] = []
@@ -187,6 +188,24 @@ async def test_a_daemon_outlives_a_tree_that_is_removed_while_it_looks_at_it():
     async with opened(store, adopt=True) as supervisor:
         await anyio.sleep(LOOK_SECONDS)
         assert await (await supervisor.start(echo, "alive")).result() == "alive"
+
+
+async def test_a_tree_is_run_that_a_start_has_claimed_where_the_store_is_away_then():
+    """R2: the claim is on disk, and no other process would run the tree."""
+
+    class Away(MemoryStore):
+        is_away = True
+
+        def find_open_in(self, roots):
+            if self.is_away:
+                self.is_away = False
+                raise StoreAway("it does not answer")
+            return super().find_open_in(roots)
+
+    store = Away()
+    vars(store).update(vars(await left_by_another_process(dozer)))
+    async with opened(store) as supervisor:
+        assert await (await supervisor.start(dozer, session="left")).result() == "awake"
 
 
 async def test_an_old_decision_is_still_acted_on():

@@ -4,7 +4,7 @@ import sys
 
 import anyio
 import pytest
-from scenes import deploy, effects, events, fork, names, opened
+from scenes import HeldStore, deploy, effects, events, fork, names, opened
 
 from supervisor import Approve, Context, Deny, MemoryStore, RunBlocked, ToolCall, agent, tool
 from supervisor.channels import Channel
@@ -13,6 +13,7 @@ from supervisor.core.approvals.facts import facts_of
 from supervisor.core.telling import how_it_is
 from supervisor.runtime.lifecycle.claim import SILENT
 from supervisor.runtime.lifecycle.launch import LOOK_AGAIN_SECONDS
+from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio
 HERE = sys.modules[__name__]
@@ -42,9 +43,9 @@ async def left_waiting(spec, *given, asks=1, **options) -> MemoryStore:
         return killed
 
 
-async def blocked(store, session="s"):
+async def blocked(store, session="s", **options):
     """Resume, and return why the session is blocked."""
-    async with opened(store) as supervisor:
+    async with opened(store, **options) as supervisor:
         await supervisor.find_approvals()  # a reader: so no call is denied for lack of one
         run = await supervisor.resume("s")
         with pytest.raises(RunBlocked) as caught:
@@ -170,6 +171,40 @@ async def test_a_block_names_the_entry_the_other_operation_and_the_lines(deploye
     assert block.where == block.in_agent
     assert block.where.startswith(f"{__file__}:")
     assert block.where.endswith("in other_arguments")
+
+
+@pytest.mark.parametrize("read", ["get_session", "find_approvals"])
+async def test_a_block_is_told_where_the_store_is_away_just_after_its_commit(deployed, read):
+    """R1: who waits for the run is told all the same, and its cards are renewed later."""
+
+    class Away(MemoryStore):
+        is_away = False
+
+        def write(self, rows):
+            self.has_block = any(isinstance(row.event, e.RunBlocked) for row in rows)
+            super().write(rows)
+
+        def commit(self):
+            super().commit()
+            self.is_away = self.has_block
+
+        def get_session(self, session):
+            self.reach("get_session")
+            return super().get_session(session)
+
+        def find_approvals(self, **which):
+            self.reach("find_approvals")
+            return super().find_approvals(**which)
+
+        def reach(self, name):
+            if self.is_away and name == read:
+                self.is_away = False
+                raise StoreAway("it does not answer")
+
+    store = Away()
+    vars(store).update(vars(await left_waiting(deployed(original))))
+    deployed(other_arguments)
+    assert '"staging 8"' in (await blocked(store, channels=[Wall()])).cause
 
 
 async def test_no_effect_begins_before_the_whole_journal_was_asked_for(deployed):
@@ -545,3 +580,34 @@ async def test_slow_unchanged_code_is_presumed_blocked_and_goes_on(deployed):
         await anyio.sleep(10)
         assert await run.result() == "done"
     assert effects.count("thought") == effects.count("second") == 1
+
+
+async def test_a_cancel_that_is_committed_with_the_end_of_a_block_ends_that_run_alone():
+    """Its own code is silent for so long in a replay that the run is presumed blocked. Then it asks for all."""
+    pauses = [1, 10]
+
+    async def late(ctx: Context) -> None:
+        await anyio.sleep(pauses.pop(0))
+        await ctx.ask("Which?")
+
+    @agent
+    async def asks_late(ctx: Context) -> None:
+        async with ctx.task_group() as group:
+            group.start_soon(late)
+            await ctx.call(deploy, "a")
+
+    async with opened() as supervisor:
+        await supervisor.start(asks_late, session="s")
+        await anyio.sleep(5)
+        store = HeldStore()
+        vars(store).update(vars(fork(supervisor.store)))
+    async with opened(store) as supervisor:
+        run = await supervisor.resume("s")
+        await anyio.sleep(10.05)
+        assert names(store, "s")[-1] == "RunBlocked"
+        store.is_held = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run.cancel)
+            await anyio.sleep(1)
+            store.is_held = False
+        assert (await run.outcome()).kind == "cancelled"

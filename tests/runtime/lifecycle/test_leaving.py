@@ -474,7 +474,7 @@ class RaisedAtTheEnd(SqliteStore):
         return super().has_changed()
 
 
-async def test_what_another_process_commits_as_the_last_task_has_ended_is_left_to_the_next_process(tmp_path):
+async def test_entries_that_come_as_the_last_task_has_ended_are_left_to_the_next_process(tmp_path):
     """The supervisor is left as ever."""
     store = RaisedAtTheEnd(tmp_path / "state.db")
     async with opened(store) as supervisor:

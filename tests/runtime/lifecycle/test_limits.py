@@ -480,3 +480,45 @@ async def test_a_place_that_cannot_be_given_back_is_given_back_when_the_server_a
         second = await supervisor.start(bounded_buyer, "b")
         await supervisor.decide((await next_of(second.watch_approvals())).id, Approve(by="ana"))
         assert await second.result() == "ok"
+
+
+async def busy_for_an_hour() -> None:
+    raise RetryAfter(3600)
+
+
+async def test_a_clean_up_that_waits_for_what_is_busy_fails_when_its_run_is_told_to_end():
+    """L4: it does not wait then, also if it had begun to wait before."""
+
+    @agent
+    async def cleans(ctx: Context) -> None:
+        with anyio.CancelScope(shield=True):
+            await ctx.step(busy_for_an_hour)
+
+    async with opened() as supervisor:
+        run = await supervisor.start(cleans)
+        await anyio.sleep(1)
+        await run.cancel()
+        assert (await run.outcome()).kind == "cancelled"
+
+
+async def test_a_clean_up_that_waits_comes_first_when_its_run_is_told_to_end():
+    """L1: it has little time."""
+
+    @tool(policy="allow", limit="browser", timeout=None)
+    async def takes(name: str) -> None:
+        order.append(name)
+        await anyio.sleep(20)
+
+    @agent
+    async def cleans(ctx: Context, name: str) -> None:
+        with anyio.CancelScope(shield=True):
+            await ctx.call(takes, name)
+
+    async with opened(limits=[Limit("browser", at_once=1)]) as supervisor:
+        runs = []
+        for name in ("holds", "waits", "ends"):
+            runs.append(await supervisor.start(cleans, name, session=name))
+            await anyio.sleep(1)
+        await runs[-1].cancel()
+        await runs[1].outcome()
+    assert order == ["holds", "ends", "waits"]
