@@ -6,8 +6,8 @@
 3   the session waits for a person
 4   conflict: already decided otherwise, withdrawn or expired; the session's id belongs to another agent or input
 5   not found
-6   refused: another process runs the session, the store cannot be read, a supervised call started this command, the
-    person is unknown or may not do it
+6   refused: another process runs the session, the store cannot be read or does not answer, a supervised call started
+    this command, the person is unknown or may not do it
 7   blocked: today's code cannot go on with the session
 8   the server cannot be reached, or has another API
 130, 143, 129   stopped by SIGINT, SIGTERM, SIGHUP

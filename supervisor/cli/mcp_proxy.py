@@ -71,7 +71,10 @@ class Proxied:
                 def make(server: "Wire") -> Connection:
                     return Connection(client, server, self.name, trust_hints=self.trust_hints, timeout=self.timeout)
 
-                async with _connected(opened, make) as connection, place.open_store(create=True) as supervisor:
+                async with (
+                    _connected(opened, make) as connection,
+                    place.open_store(create=True, runs=True) as supervisor,
+                ):
                     async with anyio.create_task_group() as tasks:
                         run = await self._begin(supervisor, connection.calls)
                         tasks.start_soon(connection.calls.follow, run)

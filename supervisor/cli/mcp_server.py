@@ -98,7 +98,7 @@ def _serve_permissions(session: str, backend: Any, place: Place) -> int:
     asked = Permissions(find_conversation(os.environ, datetime.now(UTC)))
 
     async def body() -> None:
-        async with place.open_store(create=True) as supervisor:
+        async with place.open_store(create=True, runs=True) as supervisor:
             outcome = await ended(supervisor, session)
             async with anyio.create_task_group() as tasks:
                 if outcome is not None:

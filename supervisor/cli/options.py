@@ -36,6 +36,7 @@ from supervisor.system.withheld import withhold_secret
 if TYPE_CHECKING:
     from supervisor.core.calls.rules import Rule
     from supervisor.seam.channel import Channel
+    from supervisor.seam.store import Store
     from supervisor.seam.supervisor import StoreSupervisor, Supervisor
 
 T = TypeVar("T")
@@ -234,13 +235,15 @@ class Place:
         unattended: Policy = "ask",
         rules: "Sequence[Rule]" = (),
         tune_interpreter: bool = False,
+        runs: bool = False,
     ) -> "AsyncIterator[StoreSupervisor]":
         """Open the Supervisor, for a command that needs the store at hand.
 
         `wanted`: the kind and the name of what the command is about, for `need`. Without it, a store that does not
         exist is read as an empty one.
         `action`: what only a person may do, such as "deciding"; NotEntitled if a supervised call started this process.
-        `create`: make the store if it does not exist. The other options are those of `open_supervisor`.
+        `create`: make the store if it does not exist. `runs`: whether the command runs agents (absences.py). The other
+        options are those of `open_supervisor`.
         """
         if self.store is None and os.environ.get(SERVER):
             raise InvalidInput(f"this works next to a store only, and ${SERVER} is set: name the store by --store")
@@ -251,7 +254,7 @@ class Place:
         from supervisor.wiring.app import open_supervisor
 
         async with open_supervisor(
-            self.postgres or (self.path if create or self.exists else "memory:"),
+            self._find_store(create=create, runs=runs),
             create=create,
             channels=channels,
             unattended=unattended,
@@ -264,6 +267,13 @@ class Place:
                 except OwnerUnseen:
                     refuse_below_owner(action, await supervisor.find_owners(), in_doubt=True)
             yield supervisor
+
+    def _find_store(self, *, create: bool, runs: bool) -> "Store | Path | str":
+        if (url := self.postgres) is None:
+            return self.path if create or self.exists else "memory:"
+        from supervisor.cli.absences import store_of_command  # most stores are files
+
+        return store_of_command(url, create=create, runs=runs)
 
 
 @asynccontextmanager

@@ -312,6 +312,7 @@ def _drive(settings: Settings, begin: Begin, *, is_alone: bool = False) -> tuple
                 channels=[terminal] if is_asking or has_tree else [],
                 unattended=settings.how.unattended,
                 tune_interpreter=True,
+                runs=True,
             ) as supervisor:
                 runs = await begin(supervisor)
                 roots.extend(run.session for run in runs)

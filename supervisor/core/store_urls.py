@@ -8,7 +8,8 @@
     temporal://host:7233/name      a namespace of a Temporal server, on which any number of machines run one store
 
 Rules
-- A text with a scheme is never read as a path: a mistake would create a new, empty store with an odd name.
+- A text with a scheme, or nearly one, is never read as a path: a mistake would create a new, empty store with an odd
+  name, which is shown, and may be a password.
 - No error repeats the text. A URL of another program's store may contain a password.
 """
 
@@ -21,9 +22,12 @@ from supervisor.core.errors import InvalidInput
 
 MEMORY: Final = "memory:"
 TEMPORAL: Final = "temporal://HOST:PORT/NAMESPACE"
-KNOWN: Final = f"a store is named by a plain path, sqlite:///ABSOLUTE/PATH or {MEMORY}"
+KNOWN: Final = f"a store is named by a plain path, sqlite:///ABSOLUTE/PATH, postgresql://USER@HOST/DB or {MEMORY}"
 _URL: Final = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.ASCII | re.DOTALL)
-_NEARLY: Final = re.compile(r"(sqlite|memory):.*|:memory:", re.IGNORECASE | re.ASCII | re.DOTALL)
+_NEARLY: Final = re.compile(
+    r"[\s\"']*(?:(?:sqlite|memory|postgres(?:ql)?):|[a-z][a-z0-9+.-]*://).*|:memory:|.*\bpassword\s*=.*",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
 _TEMPORAL: Final = re.compile(
     r"temporal://([a-z0-9._-]+|\[[0-9a-f:.]+\]):([0-9]{1,5})/([a-z0-9][a-z0-9._-]*)", re.IGNORECASE | re.ASCII
 )

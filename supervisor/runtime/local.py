@@ -24,8 +24,9 @@ from supervisor.core.rows import PENDING
 from supervisor.core.schedules import ScheduleView
 from supervisor.core.sessions.heard import Heard
 from supervisor.core.sessions.trees import PruneResult
-from supervisor.core.values import DecisionResult, Fork, SendResult
+from supervisor.core.values import Approval, DecisionResult, Fork, SendResult
 from supervisor.runtime.chat import chat
+from supervisor.runtime.clock.patience import endless, until_answered
 from supervisor.runtime.journal.writer import Entry, Plan, View
 from supervisor.runtime.lifecycle.claim import refuse_of_command
 from supervisor.runtime.people.batches import left_out
@@ -41,7 +42,7 @@ from supervisor.runtime.plans.turns import message_entries
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c
-from supervisor.seam.runs import Run, SessionImport
+from supervisor.seam.runs import Page, Run, SessionImport
 
 LOOK_SECONDS: Final = 0.05
 """How often a decision that waits for evidence looks whether it is there."""
@@ -92,7 +93,7 @@ class LocalSupervisor(LocalStarting):
             else:
                 trees.setdefault(found.root_session, []).append(place)
         for places in trees.values():
-            decided = await decide_in_tree(self._runner, [command.decisions[each] for each in places], how)
+            decided = await endless(decide_in_tree)(self._runner, [command.decisions[each] for each in places], how)
             results |= zip(places, decided, strict=True)
         in_order = [msgspec.structs.replace(results[place], batch=how.batch) for place in range(len(results))]
         return await self._run_decided(in_order)
@@ -104,13 +105,16 @@ class LocalSupervisor(LocalStarting):
         told = list[DecisionResult]()
         for each in results:
             if not each.running and each.kind in ("accepted", "already"):
-                root = self.reader.get_row(self.reader.get_approval(each.approval).session).root
+                root = await until_answered(self._root_of, each.approval)
                 if root not in running:
                     running[root] = await self._run_declared(root)
                 each = msgspec.structs.replace(each, running=running[root])
             self.decided[each.kind] += 1
             told.append(each)
         return told
+
+    def _root_of(self, approval: str) -> str:
+        return self.reader.get_row(self.reader.get_approval(approval).session).root
 
     async def _raise_budget(self, command: c.RaiseBudget, who: str) -> None:
         self.reader.get_row(command.session)
@@ -138,7 +142,7 @@ class LocalSupervisor(LocalStarting):
             raise NotFound(f"rule {new.id} was added, and another process revoked it at once; add it again")
         if command.pending:
             now, after = self._runner.clock.now(), self._runner.journal.position
-            for root in await release(
+            for root in await endless(release)(
                 self._runner,
                 self.admission,
                 lambda view: [Made(found, who, "", now, after)] if book(view).find_same(found) else [],
@@ -251,9 +255,12 @@ class LocalSupervisor(LocalStarting):
 
         kind = await self._runner.journal.append_with_answer(plan)
         running = await self._run_declared(root)
-        waits = self._lists.approvals(PENDING, session, limit=MOST_WAITED_FOR)
-        pending = () if kind == "begun" else tuple(await read_pieces(self.store, waits))
+        pending = () if kind == "begun" else tuple(await self._waiting_in(session))
         return SendResult(kind=kind, message=message, session=session, waiting_for=pending, running=running)
+
+    @endless
+    async def _waiting_in(self, session: str) -> Page[Approval]:
+        return await read_pieces(self.store, self._lists.approvals(PENDING, session, limit=MOST_WAITED_FOR))
 
     async def _import_session(self, command: c.Import, who: str) -> AbstractAsyncContextManager[SessionImport]:
         from supervisor.runtime.trees.importing import LocalImport  # few programs need it
@@ -279,7 +286,7 @@ class LocalSupervisor(LocalStarting):
             return found
 
         await self._append_and_run(plan, root)
-        return self._run(root)
+        return await until_answered(self._run, root)
 
     async def _fork(self, command: c.Fork, who: str) -> Fork:
         from supervisor.runtime.plans.fork import Forking  # few programs need it
@@ -306,7 +313,7 @@ class LocalSupervisor(LocalStarting):
             await self._runner.journal.append(plan)
         finally:  # a native cancellation may come with the commit
             if self.store.owns(root):
-                await self._runner.claims.run([root])
+                self._runner.claims.run([root])
 
     async def _cancel(self, command: c.Cancel, who: str) -> None:
         session = command.session

@@ -39,6 +39,7 @@ from supervisor.core.ids import SCHEDULES
 from supervisor.core.rows import JournalEntry
 from supervisor.core.schedules import Schedule, checked_schedule
 from supervisor.core.sessions.timetable import Planned
+from supervisor.runtime.clock.patience import PAUSE_SECONDS
 from supervisor.runtime.journal.view import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.plans.schedules import (
@@ -50,6 +51,7 @@ from supervisor.runtime.plans.schedules import (
 )
 from supervisor.runtime.starting import LocalStarting
 from supervisor.seam import commands as c
+from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -106,6 +108,8 @@ class Scheduling:
             except NotEntitled:
                 log.warning("schedules.not_begun", reason="a supervised call started this process")
                 return
+            except StoreAway:
+                pause = PAUSE_SECONDS
             except StoreError as error:
                 log.error("schedules.not_begun", reason=str(error))
             with anyio.move_on_after(pause):

@@ -9,7 +9,7 @@ Rules
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ from supervisor.core.errors import InvalidInput, NotEntitled, SessionConflict, S
 from supervisor.core.ids import check_session_id
 from supervisor.core.schedules import is_of_trigger
 from supervisor.core.sessions.state import SessionState
+from supervisor.runtime.clock.patience import patient, until_answered
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
 from supervisor.runtime.people.admission import Admission
@@ -47,7 +48,7 @@ from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-
+A = TypeVar("A")
 Also = Callable[[View], tuple[list[Entry], bool]]
 """What is journaled in the append with which a session begins, and whether it begins."""
 
@@ -73,6 +74,10 @@ class LocalStarting(LocalReads):
     @people.setter
     def people(self, people: People | None) -> None:
         self.admission.people = people
+
+    async def _do(self, command: c.Command[A], by: str | None) -> A:
+        do = super()._do
+        return await (patient(do) if c.repeats(command) else do)(command, by)
 
     async def _admit(self, command: c.Command[Any], law: c.Law, by: str | None) -> str:
         if law.inside == "refused":
@@ -156,7 +161,7 @@ class LocalStarting(LocalReads):
             return None
         (version,) = found
         if not is_new and not self.leaves_runs:
-            await self._runner.claims.run([root])
+            self._runner.claims.run([root])
         ran = spec.at_version(version) if version in (spec.version, *spec.versions) else spec
         # Run 1, since later turns are runs of their own. The result of an agent started by name is plain JSON.
         return self._run_of(root, 1, None if command.spec is None else ran, is_new=is_new)
@@ -270,9 +275,9 @@ class LocalStarting(LocalReads):
     async def _run_declared(self, root: str) -> bool:
         """Run a tree that no process owns, if this program has declared its agent (R2). Return whether a process runs
         it now. The command is on disk already, so if the tree cannot be claimed, the command still has its result."""
-        if self.store.owns(root) or self.store.get_owner(root) is not None:
+        if await until_answered(self._is_owned, root):
             return True
-        created = self.reader.find_created(root)
+        created = await until_answered(self.reader.find_created, root)
         if self._runner.is_closed or created is None or find_declared(created.agent, created.path[-1]) is None:
             return False
         try:
@@ -282,7 +287,10 @@ class LocalStarting(LocalReads):
         except StoreError as error:
             log.error("tree.not_claimed", root=root, reason=str(error))
             return False
-        return self.store.owns(root) or self.store.get_owner(root) is not None  # another process may have been faster
+        return await until_answered(self._is_owned, root)  # another process may have been faster
+
+    def _is_owned(self, root: str) -> bool:
+        return self.store.owns(root) or self.store.get_owner(root) is not None
 
 
 def _processes(state: SessionState) -> Iterator[tuple[str, int]]:

@@ -19,6 +19,9 @@ class Overtaken(StoreRefused):
 class StoreAway(StoreRefused):
     """The server of a store does not answer now. Nothing is lost, and what was refused may be tried again soon."""
 
+    moment_seconds: float = 1.0
+    """For how long a person waits for it before they are told."""
+
 
 class Book(Protocol):
     """Lines that all processes of a store share, and that are no entries of a journal."""

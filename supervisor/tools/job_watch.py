@@ -26,7 +26,7 @@ from typing import Final
 import anyio
 
 from supervisor.core import events as e
-from supervisor.core.errors import InvalidInput, StoreDied, StoreError
+from supervisor.core.errors import InvalidInput, StoreDied, StoreError, StoreUnreadable
 from supervisor.core.sessions.state import Job, SessionState
 from supervisor.core.values import JobView
 from supervisor.runtime.clock.clock import Clock
@@ -97,7 +97,7 @@ class JobWatch:
         claimed = frozenset(self._claimed)
         untold = await in_thread(_untold, self._store.jobs_folder)
         for session, names in untold.items():
-            with suppress(StoreError):  # unreadable: a reader of that session gets the error
+            with suppress(StoreUnreadable):  # a reader of that session gets the error
                 row = self._store.get_session(session)
                 if row is not None and row.root in claimed:
                     self._recover_jobs(session, names)

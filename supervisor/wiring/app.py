@@ -211,7 +211,7 @@ def people_of(channels: Sequence[Channel]) -> People | None:
 def make_store(named: str | os.PathLike[str], *, create: bool = False) -> Store:
     """Return the store that a text or a path names, not open. Raises InvalidInput."""
     if isinstance(named, str) and is_postgres(named):
-        return _import_postgres()(named, create=create)
+        return make_postgres(named, create=create)
     path = read_store_url(named) if isinstance(named, str) else os.fspath(named)
     return MemoryStore() if path is None else SqliteStore(path, create=create)
 
@@ -227,15 +227,15 @@ def opened(url: str) -> Iterator[Store]:
         store.close()
 
 
-def _import_postgres() -> "type[PostgresStore]":
-    """Raises InvalidInput without the extra."""
+def make_postgres(url: str, *, create: bool = False) -> "PostgresStore":
+    """Return the store at a URL, not open. Raises InvalidInput, also without the extra."""
     try:
         from supervisor.store.postgres.store import PostgresStore
     except ModuleNotFoundError as error:
         raise InvalidInput(
             "a store on PostgreSQL needs psycopg: pip install 'subagent-supervisor[postgres]'"
         ) from error
-    return PostgresStore
+    return PostgresStore(url, create=create)
 
 
 @asynccontextmanager

@@ -42,6 +42,8 @@ def test_a_store_in_memory_has_no_file():
     [
         *("", "\0", "state\0.db"),
         *("sqlite:", "sqlite:state.db", "sqlite:/srv/a.db", "SQLITE:a.db", "sqlite::memory:", ":memory:"),
+        *(f" postgresql://ada:{SECRET}@host/db", f"postgresql:/ada:{SECRET}@host/db", f"postgres:ada:{SECRET}@host"),
+        *(f'"postgresql://ada:{SECRET}@host/db"', f"host=h user=ada password={SECRET}", f"h password = {SECRET}"),
         *("memory:a", "memory:?x", "memory://", "memory:///", "Memory:", "memory: "),
         *("sqlite://", "sqlite:///", "sqlite://state.db", "sqlite://./state.db", "sqlite://localhost/srv/a.db"),
         *(f"sqlite://ann:{SECRET}@host/srv/a.db", "sqlite://%2Fsrv/a.db"),

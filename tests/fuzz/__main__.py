@@ -38,8 +38,10 @@ def main() -> int:
         "--times", type=int, default=None, help="how often each file is run, or each try of a shrinking"
     )
     parser.add_argument("--postgres", action="store_true", help="each store is on a PostgreSQL server")
-    parser.add_argument("--storms", action="store_true", help="three owners share each store on PostgreSQL")
-    parser.add_argument("--short", action="store_true", help="storms of a second, on three trees")
+    parser.add_argument(
+        "--storms", action="store_true", help="three owners share each store on PostgreSQL; with --postgres each third"
+    )
+    parser.add_argument("--short", action="store_true", help="storms of a second, each with every fault")
     parser.add_argument("--shrink", action="store_true", help="make the failing cases of the files smaller")
     parser.add_argument("--keep", default="/tmp/fuzz-failures", help="where failing cases are kept")
     asked = parser.parse_args()
@@ -84,7 +86,7 @@ def _run_random(tally: Tally, asked: argparse.Namespace, seed: int, first: int) 
     until, number = time.monotonic() + asked.seconds, first
     while number < asked.cases if asked.cases is not None else time.monotonic() < until:
         backend = asked.backend or ("asyncio", "trio")[number % 2]
-        if asked.storms:
+        if asked.storms and (not asked.postgres or number % 3 == 0):
             storm = make_storm(seed + number, backend, SECONDS / 4 if asked.short else SECONDS)
             tally.add(storm, run_storm(storm, asked.server))
         else:

@@ -16,6 +16,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,10 @@ from fuzz_proxy import Proxy
 from supervisor import StoreDied, StoreRefused, StoreUnreadable, TreeOwned, open_supervisor
 
 OWNERS = 3
+OF_SHORT = 9  # the trees of a short storm; an owner begins one after the other, so that each fault finds some at work
 DIED = 71  # the exit code of an owner that was declared dead
-SECONDS = 4.0  # of a storm; a short one takes a quarter, and has each fault once
+SECONDS = 4.0  # of a storm; a short one takes a quarter, and has each fault once, one after the other
+PACE = 0.4  # seconds between the starts of an owner's trees
 LONGEST = 90.0  # seconds after which a process hangs
 FAULTS = ("kill", "kill", "stop", "cut", "before", "before", "after", "after", "after", "server")
 
@@ -43,13 +46,18 @@ def make_storm(seed: int, backend: str, seconds: float = SECONDS) -> dict[str, A
     """Return a storm, which is the same for the same seed."""
     chance = random.Random(f"storm {seed} {backend}")
     maker = Maker(chance)
-    trees = []
-    for number in range(chance.randint(4, 7) if seconds >= SECONDS else OWNERS):
+    trees, is_short = [], seconds < SECONDS
+    for number in range(OF_SHORT if is_short else chance.randint(4, 7)):
         agent = chance.choice(["worker", "worker", "restarter"])
         trees.append({"session": f"root{number}", "agent": agent, "program": maker.program(agent, 0, 5)})
         maker.refill()
-    kinds = [chance.choice(FAULTS) for _ in range(chance.randint(4, 10))] if seconds >= SECONDS else {*FAULTS}
-    faults = [_fault(chance, seconds, kind) for kind in sorted(kinds)]
+    if is_short:
+        kinds = chance.sample([*dict.fromkeys(FAULTS)], len({*FAULTS}))
+        instants = [0.3 + (seconds - 0.3) * place / len(kinds) for place in range(len(kinds))]
+    else:
+        kinds = sorted(chance.choice(FAULTS) for _ in range(chance.randint(4, 10)))
+        instants = [chance.uniform(0.3, seconds) for _ in kinds]
+    faults = [_fault(chance, kind, at, is_short=is_short) for kind, at in zip(kinds, instants, strict=True)]
     faults.sort(key=lambda fault: fault["at"])
     limits = [name for name in LIMITS if chance.random() < 0.3]
     passivate_after = chance.choice([0.01, 60.0])
@@ -57,12 +65,12 @@ def make_storm(seed: int, backend: str, seconds: float = SECONDS) -> dict[str, A
     return {**storm, "passivate_after": passivate_after, "program": [op for tree in trees for op in tree["program"]]}
 
 
-def _fault(chance: random.Random, seconds: float, kind: str) -> dict[str, Any]:
-    fault = {"at": round(chance.uniform(0.3, seconds), 3), "do": kind}
+def _fault(chance: random.Random, kind: str, at: float, *, is_short: bool) -> dict[str, Any]:
+    fault = {"at": round(at, 3), "do": kind}
     if fault["do"] in ("kill", "stop"):
         fault["whom"] = chance.randrange(OWNERS)
     if fault["do"] == "stop":
-        fault["after"] = chance.choice([0.3, 1.5, 2.5])
+        fault["after"] = 2.0 if is_short else chance.choice([0.3, 1.5, 2.5])  # after 1 s of silence it is dead
     return fault
 
 
@@ -103,6 +111,7 @@ class _Owners:
         self._living: dict[int, int] = {}
         self._stopped: dict[int, float] = {}
         self._disturbed: set[int] = set()
+        self._began = 0.0
         self.codes: dict[int, int] = {}
         self.lives = 0
 
@@ -114,8 +123,9 @@ class _Owners:
     def weather(self, proxy: Proxy, server: Any) -> Iterator[str]:
         for place in range(OWNERS):
             self._begin(place)
-        begun, faults = time.monotonic(), list(self._storm["faults"])
-        while (now := time.monotonic() - begun) < self._storm.get("seconds", SECONDS) + 0.5 or self._stopped:
+        self._began, faults = time.monotonic(), list(self._storm["faults"])
+        lasts = self._storm.get("seconds", SECONDS) + 0.5
+        while (now := time.monotonic() - self._began) < lasts or faults or self._stopped:
             while faults and faults[0]["at"] <= now:
                 self._do(faults.pop(0), proxy, server, now)
             for pid in [pid for pid, until in self._stopped.items() if until <= now]:
@@ -143,8 +153,10 @@ class _Owners:
                 self._stopped[pid] = now + fault["after"]
                 self._disturbed.add(pid)
             case "server":
+                before = time.monotonic()
                 server.kill()
                 server.start()
+                self._began += time.monotonic() - before  # the storm stands still meanwhile
             case how:
                 proxy.do(how)
 
@@ -190,17 +202,21 @@ async def _own(storm: dict[str, Any], folder: str, trees: list[Any], is_last: bo
         async with open_supervisor(fuzz_stores.make_store(folder), adopt=True, **options) as supervisor:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(fuzz_lives.person, supervisor, chance, 0.01)
-                for tree in trees:
-                    try:
-                        agent = fuzz_agents.AGENTS[tree["agent"]]
-                        await fuzz_lives.begin(supervisor, agent, tree["program"], session=tree["session"])
-                    except (TreeOwned, StoreRefused):
-                        continue  # another owner has it, or the server is away
-                    fuzz_lives.tell("started", tree["session"])
+                async with anyio.create_task_group() as starting:
+                    for number, tree in enumerate(trees):
+                        starting.start_soon(_start, supervisor, tree, 0.0 if is_last else number * PACE)
+                    if not is_last:
+                        while not os.path.exists(f"{folder}/over"):  # noqa: PTH110 # a folder's name is a string here
+                            await anyio.sleep(0.05)
+                        starting.cancel_scope.cancel()
                 if is_last:
                     await fuzz_lives.end_all(supervisor)
-                else:
-                    while not os.path.exists(f"{folder}/over"):  # noqa: PTH110 # a folder's name is a string here
-                        await anyio.sleep(0.05)
                 tasks.cancel_scope.cancel()
             scope.cancel()
+
+
+async def _start(supervisor: Any, tree: dict[str, Any], after: float) -> None:
+    await anyio.sleep(after)
+    with suppress(TreeOwned, StoreRefused):  # another owner has it, or the server is away
+        await fuzz_lives.begin(supervisor, fuzz_agents.AGENTS[tree["agent"]], tree["program"], session=tree["session"])
+        fuzz_lives.tell("started", tree["session"])

@@ -12,6 +12,8 @@ import pytest
 from postgres_server import running
 
 from supervisor import Approve, Context, SupervisorError, agent, open_supervisor, tool
+from supervisor.cli.exits import Exit, code_of
+from supervisor.cli.options import PersonPlace
 from supervisor.store.postgres.store import PostgresStore
 from supervisor.tools.descendants import process_table, processes_below
 
@@ -120,6 +122,34 @@ async def test_a_server_that_was_stopped_holds_no_loop_and_loses_nothing(own_ser
                 await anyio.sleep(0.05)
             assert (await supervisor.decide(pending[0].id, Approve(by="ada"))).kind == "accepted"
             assert (await waits.outcome()).value == "ok"
+
+
+async def _wait_for_end(place, session, server):
+    async with place.open() as supervisor:
+        run = await supervisor.get_run(session)
+        server.stop("fast")
+        await run.outcome()
+
+
+async def test_a_command_whose_server_goes_away_says_so_and_ends_soon_or_goes_on(own_server, capsys):
+    """It says once what it waits for, and for how long. One that waits for a commit or an outcome ends, too."""
+    place = PersonPlace(store=f"{own_server.url}?schema=t{secrets.token_hex(6)}")
+    async with open_supervisor(place.store) as supervisor:
+        waits = await supervisor.start(asks, "prod")
+        while not (pending := (await supervisor.find_approvals()).items):
+            await anyio.sleep(0.01)
+    begun = time.monotonic()
+    with pytest.raises(SupervisorError) as ended:
+        await _wait_for_end(place, waits.session, own_server)
+    assert time.monotonic() < begun + 30  # 3 s, and what the server takes to stop on a busy machine
+    assert code_of(ended.value) == Exit.REFUSED
+    assert capsys.readouterr().err.count("\n") == 1
+    own_server.start()
+    async with place.open() as supervisor:
+        own_server.stop("fast")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, own_server.start)
+            assert (await supervisor.decide(pending[0].id, Approve(by="ada"))).kind == "accepted"
 
 
 def test_a_command_waits_for_a_server_that_is_being_restarted(own_server):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from postgres_server import running, text_of
 
 from supervisor.channels.web.revocations import Revocation, Revocations
 from supervisor.channels.web.shown import Look, Shown
@@ -21,6 +22,7 @@ from supervisor.wiring.config import Configuration, read_configuration
 
 TOKEN = "a-token-that-is-long-enough-for-tests"
 PASSWORD = "sesame-of-the-store"
+ENCODED = PASSWORD.replace("s", "%73")
 AGENTS = """
 from supervisor import Context, agent, tool
 from supervisor.tools import shell
@@ -32,6 +34,19 @@ async def deploy(target: str) -> str:
 @agent
 async def asking(ctx: Context, target: str) -> str:
     return (await ctx.call(deploy, target)).kind
+
+@tool(policy="ask")
+async def once() -> None:
+    with open("effects", "a") as file:
+        file.write("once ")
+
+@agent
+async def waiting(ctx: Context) -> str:
+    return (await ctx.call(once)).kind
+
+@agent
+async def running(ctx: Context) -> str:
+    return (await ctx.call(shell, "touch begun; until [ -e go ]; do sleep 0.05; done; echo -n 'ran ' >> effects")).kind
 
 @agent
 async def looking(ctx: Context) -> str:
@@ -100,6 +115,7 @@ def machines(server, tmp_path_factory):
     """Two machines, each with a daemon of the store: one finds it by its configuration, the other by a variable."""
     url, folder = f"{server}?schema=served", tmp_path_factory.mktemp("machines")
     both = [Machine(folder / name, url) for name in ("one", "two")]
+    both[1].environment["SUPERVISOR_STORE"] = url.replace("@", f":{ENCODED}@")
     for each, config in zip(both, ("named.toml", "rules.toml"), strict=True):
         each.serve("--config", config)
     yield both
@@ -155,6 +171,58 @@ def test_commands_take_the_url_from_the_variable_and_the_configuration(machines)
     )
     assert "erase" in shown
     assert PASSWORD not in shown + two.log.read_text() + Path(f"/proc/{two.process.pid}/cmdline").read_text()
+
+
+def test_a_daemon_whose_server_is_away_says_so_and_goes_on_when_it_is_back(tmp_path):
+    """An approval waits and a call runs meanwhile. What the call did is kept, and each runs once."""
+    with running() as server:
+        daemon = Machine(tmp_path / "one", f"{server.url}?schema=away")
+        daemon.serve("--config", "named.toml")
+        with daemon.tokened() as client, daemon.tokened() as listener:
+            for name in ("waiting", "running"):
+                client.post("/api/sessions", json={"agent": name, "session": name}).raise_for_status()
+            until(lambda: (daemon.folder / "begun").exists())
+            (asked,) = until(lambda: client.get("/api/approvals").json()["items"])
+            with listener.stream("GET", "/api/events") as stream:
+                told = stream.iter_lines()
+                assert any(asked["id"] in line for line in told)
+                server.stop("fast")
+                begun = time.monotonic()
+                until(lambda: client.get("/ready").status_code == 503)
+                assert time.monotonic() < begun + 1.5  # half a second is for a busy machine
+                refused = client.get("/api/approvals")
+                assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+                assert client.get("/health").status_code == client.get("/login").status_code == 200
+                (daemon.folder / "go").touch()
+                effects = daemon.folder / "effects"
+                until(effects.exists)
+                server.start()
+                until(lambda: client.get("/ready").status_code == 200)
+                outcome = until(lambda: client.get("/api/sessions/running").json()["outcome"])
+                assert outcome["value"] == "ok"
+                decided = client.post(f"/api/approvals/{asked['id']}/decision", json={"decision": "approve"})
+                assert decided.json()["kind"] == "accepted"
+                until(lambda: client.get("/api/sessions/waiting").json()["outcome"])
+                assert effects.read_text() == "ran once "
+                assert any('"approved"' in line for line in told)
+        daemon.process.terminate()
+        assert daemon.process.wait(30) == 143
+
+
+def test_nothing_that_people_and_programs_read_has_the_password_of_the_store(machines, server):
+    """The URL that the variable of a machine has contains it, encoded, and so does PGPASSWORD."""
+    _, two = machines
+    with two.tokened() as client:
+        client.post("/api/sessions", json={"agent": "asking", "input": "prod", "session": "read"}).raise_for_status()
+        pages = ("/metrics", "/ready", "/login", "/api", "/api/owners", "/api/sessions/none", "/api/audit", "/none")
+        said = {page: client.get(page).text for page in pages}
+    told = [["check", "rules.toml"], ["sessions", "--json"], ["show", "read"], ["approve", "none"], ["check-replay"]]
+    for words in told:
+        ran = two.begin(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said[words[0]] = ran.communicate(timeout=60)[0]
+    said |= {"log": two.log.read_text(), "store": text_of(f"{server}?schema=served")}
+    said["ps"] = Path(f"/proc/{two.process.pid}/cmdline").read_text()
+    assert [name for name, text in said.items() if PASSWORD in text or ENCODED in text or not text] == []
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ from supervisor.runtime.clock.alarm import Appointment
 from supervisor.runtime.clock.watchdog import Watch
 from supervisor.runtime.environment import Body
 from supervisor.runtime.journal.writer import Entry, Plan, View
+from supervisor.seam.store import Store, StoreAway
 
 E = TypeVar("E", bound=Any)
 T = TypeVar("T")
@@ -269,6 +270,15 @@ class Attempt:
         except InvalidInput as misfit:
             self.stop_blocked(block_here(self, "value", operation, str(misfit)))
             raise Suspended from misfit
+
+    def read_store(self, read: Callable[[Store], T]) -> T:
+        """Read the store for the agent's code, which cannot wait here. If the store is away, this attempt ends in good
+        order, and the next one begins when it answers."""
+        try:
+            return read(self.host.journal.store)
+        except StoreAway as away:
+            self.host.begin_again(self, away)
+            raise Suspended from away
 
     # -- operations --------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 The task sleeps until the earliest instant. Polling four times a second would cost minutes in a simulated month.
 
 Rules
-- Callbacks are synchronous and short. A callback that needs to wait starts a task, in a group that owns it.
+- Callbacks are synchronous and short. A callback that needs to wait starts a task, in a group that owns it. One whose
+  store is away is called again (patience.py): it reads first, and acts then.
 - A caller takes back an appointment that it no longer needs: the heap keeps its callback in memory until it is due.
 - `lag` is the sum of all delays of this task over 50 ms: another task held the loop, or the process was stopped.
   Watchdogs subtract it from their clock by `now` (W11). `now` stands still from the instant at which this task was to
@@ -17,6 +18,10 @@ from math import inf
 from typing import Any
 
 import anyio
+
+from supervisor.core.errors import StoreDied
+from supervisor.runtime.clock.patience import PAUSE_SECONDS
+from supervisor.seam.store import StoreAway
 
 TOLERATED_LAG_SECONDS = 0.05
 FEW = 100  # appointments taken back: up to this number the heap is not rebuilt
@@ -77,7 +82,12 @@ class Alarm:
             while self._heap and self._heap[0][0] <= now:
                 appointment = heapq.heappop(self._heap)
                 callback, appointment[2] = appointment[2], None
-                if callback is not None:
-                    callback()
-                else:
+                if callback is None:
                     self._taken_back -= 1
+                    continue
+                try:
+                    callback()
+                except StoreAway:
+                    self.at(now + PAUSE_SECONDS, callback)
+                except StoreDied:
+                    pass  # all callers are told

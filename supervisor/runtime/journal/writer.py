@@ -301,7 +301,7 @@ class Journal:
         if self._is_committing or self.death is not None:
             return
         try:
-            if self._is_behind or self.store.has_changed():
+            if self.store.has_changed() or self._is_behind:
                 self._is_behind = True
                 self._take_foreign()
                 self._is_behind = False

@@ -9,13 +9,14 @@ Rules
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from supervisor.core.errors import StoreError, StoreRefused
+from supervisor.core.errors import StoreDied, StoreError, StoreRefused
 from supervisor.core.rows import JournalEntry
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.host import StopReason
@@ -24,16 +25,14 @@ from supervisor.runtime.attempt.settling import disowned
 from supervisor.runtime.clock.alarm import Alarm
 from supervisor.runtime.clock.bell import Bell
 from supervisor.runtime.clock.clock import Clock
+from supervisor.runtime.clock.patience import until_answered
 from supervisor.runtime.journal.hub import Hub, end_key
 from supervisor.runtime.journal.writer import Journal
 from supervisor.runtime.plans.end import Ending
-from supervisor.seam.store import Store
+from supervisor.seam.store import Store, StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
-
-AGAIN_SECONDS: Final = 0.2
-"""Seconds after which a store that was away is asked again."""
 
 
 class Attempts:
@@ -76,6 +75,17 @@ class Attempts:
         processes commit is for the next process of the tree."""
         if self._tasks is not None:
             self.start_entered(self._count, fn, *args)
+
+    def ask(self, read: Callable[..., None], /, *about: Any) -> None:
+        """Let a callback read the store: now, or as soon as a store that is away answers."""
+        try:
+            read(*about)
+        except StoreAway:
+            self.start_soon(self._ask_again, read, *about)
+
+    async def _ask_again(self, read: Callable[..., None], /, *about: Any) -> None:
+        with suppress(StoreDied):  # all callers are told
+            await until_answered(read, *about)
 
     def start_entered(self, task: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """As `start_soon`, for a task that enters this object itself. That saves one frame of memory for each task."""
@@ -158,15 +168,15 @@ class Attempts:
         """Record that the store refused an entry of a session. That suspends its whole tree, so callers that wait for
         the root are woken, too."""
         self.refuse(session, str(error))
-        if isinstance(error, StoreRefused) and (root := self._root_of(session)) is not None:
-            self.suspend_root(root, error)
+        if isinstance(error, StoreRefused):
+            root = attempt.state.facts.root if (attempt := self.live.get(session)) is not None else None
+            self.ask(self._suspend_tree_of, session, root, error)
 
-    def _root_of(self, session: str) -> str | None:
-        """Return the root of a session, from memory if it is there: the store may be away."""
-        if (attempt := self.live.get(session)) is not None:
-            return attempt.state.facts.root
-        row = self.journal.store.get_session(session)
-        return None if row is None else row.root
+    def _suspend_tree_of(self, session: str, root: str | None, error: StoreError) -> None:
+        if root is None and (row := self.journal.store.get_session(session)) is not None:
+            root = row.root
+        if root is not None:
+            self.suspend_root(root, error)
 
     def suspend_root(self, root: str, error: StoreError) -> None:
         """Suspend the tree of a root, which cannot go on without an entry that the store refused. No run of it fails;

@@ -30,7 +30,6 @@ from supervisor.runtime.journal.hub import end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
-from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -72,18 +71,15 @@ class Blocked:
             self.tried.discard(session)
         else:
             self.known.add(session)
-            self._tell_those_who_wait(session)
+            self._attempts.ask(self._tell_those_who_wait, session)
         if kind in (e.RunBlocked, e.RunUnblocked):
             self.changed.send(session)
 
     def _tell_those_who_wait(self, session: str) -> None:
         """Wake the callers that wait for the end of a blocked session, or of a session above it."""
-        try:
-            while (row := self._journal.store.get_session(session)) is not None:
-                self._attempts.hub.publish(end_key(session))
-                session = row.parent or ""
-        except StoreAway:  # which sessions are above it is not known now: all callers look
-            self._attempts.hub.publish_all()
+        while (row := self._journal.store.get_session(session)) is not None:
+            self._attempts.hub.publish(end_key(session))
+            session = row.parent or ""
 
     def mark(self, approval: Approval) -> Approval:
         """Return an approval as people see it: marked if its run is blocked."""
@@ -104,7 +100,7 @@ class Blocked:
 
         self.tried.add(session)
         await self._journal.append(plan)
-        self._tell_those_who_wait(session)
+        self._attempts.ask(self._tell_those_who_wait, session)
 
     async def presume(self, attempt: Attempt, block: Block) -> None:
         """Journal that an attempt is presumed blocked. It stays in memory, and goes on if its code asks for more."""

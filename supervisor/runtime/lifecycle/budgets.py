@@ -18,11 +18,9 @@ The module is longer than 400 lines because what is counted, granted and asked i
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import anyio
 import msgspec
 
 from supervisor.core import events as e
@@ -55,9 +53,10 @@ from supervisor.core.values import Approval
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.attempt.reservations import Reservation
 from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.clock.patience import until_answered
 from supervisor.runtime.environment import Environment
 from supervisor.runtime.journal.writer import Entry, View
-from supervisor.runtime.lifecycle.attempts import AGAIN_SECONDS, Attempts
+from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.operations.questions import expiry
 from supervisor.runtime.plans.budgets import (
     BY_ITSELF,
@@ -68,12 +67,10 @@ from supervisor.runtime.plans.budgets import (
     whose,
     withdraw,
 )
-from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
 
-T = TypeVar("T")
 FindAgent = Callable[[e.SessionCreated], AgentSpec[Any, Any]]
 _COUNTED: Final = (e.UsageSpent.__name__, e.ToolCallRequested.__name__)
 _OF_RUNS: Final = (e.RunStarted.__name__,)
@@ -165,16 +162,8 @@ class Budgets:
     async def bounds(self, attempt: Attempt) -> bool:
         if attempt.is_bounded is None:  # they are found once for each attempt
             find = partial(self._find, attempt.session, attempt.state.facts, attempt.spec)
-            attempt.is_bounded = bool(await self._read(find))
+            attempt.is_bounded = bool(await until_answered(find))
         return attempt.is_bounded
-
-    async def _read(self, read: Callable[[], T]) -> T:
-        """Read the store, and wait for a server that is away: that is no error of an agent's."""
-        while True:
-            try:
-                return read()
-            except StoreAway:
-                await anyio.sleep(AGAIN_SECONDS)
 
     def _find(self, session: str, facts: e.SessionCreated, spec: AgentSpec[Any, Any] | None) -> tuple[Holder, ...]:
         above = tuple[Holder, ...]()
@@ -424,7 +413,7 @@ class Budgets:
     def published_end(self, row: JournalEntry) -> None:
         """Take a committed entry of a kind in ENDS_A_WAIT, of whichever process."""
         if is_of_budget(row.event):
-            self._wake_below(row.session)
+            self._attempts.start_soon(self._wake_sleepers, row.session)
 
     def published(self, rows: Collection[JournalEntry]) -> None:
         """Take committed entries, of whichever process, if there is a budget here (`above`)."""
@@ -554,11 +543,14 @@ class Budgets:
     async def _look_again(self, sessions: Sequence[str]) -> None:
         for session in sessions:
             try:
-                await self._read(partial(self._find, session, self._journal.look().session(session).facts, None))
+                await until_answered(self._find_anew, session)
             except StoreError as error:  # the launcher reports it, too
                 log.error("budget.unreadable", session=session, reason=str(error))
             else:
                 await self._withdraw_if_enough(session)
+
+    def _find_anew(self, session: str) -> None:
+        self._find(session, self._journal.look().session(session).facts, None)
 
     async def _withdraw_if_enough(self, session: str) -> None:
         """Withdraw a question whose budget is large enough by now: the configuration has another one."""
@@ -576,21 +568,14 @@ class Budgets:
 
         await self._append(session, lambda view: list(plan(view)))
 
-    def _wake_below(self, session: str) -> None:
-        with suppress(StoreAway):  # it is asked again
-            row = self._journal.store.get_session(session)
-            if row is None or not self._journal.store.owns(row.root):
-                return
-        self._attempts.start_soon(self._wake_sleepers, session)
-
     async def _wake_sleepers(self, session: str) -> None:
         """Journal in each run of the session's tree that sleeps for a budget that its question is over, as far as it
         is."""
         store = self._journal.store
-        row = await self._read(partial(store.get_session, session))
+        row = await until_answered(store.get_session, session)
         if row is None or not store.owns(root := row.root):
             return
-        rows = await self._read(partial(store.find_sessions, root=root, is_open=True))
+        rows = await until_answered(store.find_sessions, root=root, is_open=True)
         sleepers = [row.id for row in rows if row.waits_for_budget]
 
         def plan(view: View) -> Iterator[Entry]:

@@ -102,24 +102,22 @@ class Claims:
         try:
             await self._attempts.journal.append(plan)
         finally:  # a native cancellation may come with the commit
-            await self.run([root for root in taken if self._attempts.journal.store.owns(root)], *rows)
+            self.run([root for root in taken if self._attempts.journal.store.owns(root)], *rows)
         return taken
 
-    async def run(self, taken: Sequence[str], rows: Sequence[RunnableSession] | None = None) -> None:
+    def run(self, taken: Sequence[str], rows: Sequence[RunnableSession] | None = None) -> None:
         """Run trees that this process has just claimed: they are ours, whether the store answers now. `rows`: the open
         sessions of these trees, and perhaps of others, as they were when the trees were claimed."""
         roots = {*taken}
-        mine = rows and [row for row in rows if row.root in roots]
-        while True:
-            try:
-                self._launcher.recover(*taken, rows=mine)
-            except StoreAway:
-                mine = None  # they may be others when it is back
-                await anyio.sleep(SHARE_SECONDS)
-            except StoreUnreadable:
-                return self._run_each(taken)
-            else:
-                return None
+        known = [] if rows is None else [[row for row in rows if row.root in roots]]
+        self._attempts.ask(self._run, taken, known)
+
+    def _run(self, taken: Sequence[str], known: list[list[RunnableSession]]) -> None:
+        """`known`: for the first try alone. They may be others when a store that was away is back."""
+        try:
+            self._launcher.recover(*taken, rows=known.pop() if known else None)
+        except StoreUnreadable:
+            self._run_each(taken)
 
     def _run_each(self, taken: Iterable[str]) -> None:
         for root in taken:

@@ -25,6 +25,7 @@ from supervisor.core.rows import RunnableSession
 from supervisor.core.sessions.state import SessionState
 from supervisor.core.values import Approval
 from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.clock.patience import PAUSE_SECONDS
 from supervisor.runtime.journal.pages import pages_in
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, View
@@ -39,7 +40,6 @@ from supervisor.system.identity import attempt_started
 
 BARREN_ATTEMPTS = 3  # attempts in a row that append nothing new, before the run is abandoned (R5)
 PAGE = 1000  # the most approvals that are read at once
-AWAY_SECONDS = 0.5  # seconds until a launch is tried again that the store's server has not answered
 LOOK_AGAIN_SECONDS = 60.0  # seconds until an agent that could not be imported is tried again
 INNOCENT_AFTER_SECONDS = 5.0  # seconds: if an attempt at its last chance still lives then, the next one may begin
 
@@ -128,7 +128,7 @@ class Launcher:
                 if all(instant is None or instant > due[session] for instant in expiries):
                     return True
         except StoreAway:  # it is not known, and asked again
-            self._alarm.at(anyio.current_time() + AWAY_SECONDS, self._attempts.note_change)
+            self._alarm.at(anyio.current_time() + PAUSE_SECONDS, self._attempts.note_change)
             return True
         return False
 
@@ -161,7 +161,7 @@ class Launcher:
         except UnknownAgent as error:
             await self._block(session, f"its agent cannot be run here: {error}")
         except StoreAway:
-            self._alarm.at(anyio.current_time() + AWAY_SECONDS, lambda: self.launch(session))
+            self._alarm.at(anyio.current_time() + PAUSE_SECONDS, lambda: self.launch(session))
         except StoreError as error:
             self._attempts.refuse_for(session, error)
         finally:

@@ -25,6 +25,7 @@ from supervisor.core.errors import StoreError
 from supervisor.core.limits import OWN, Limit, LimitWait, Queue, Ticket, checked_seconds, key_of, name_of, shown_name
 from supervisor.runtime.attempt.attempt import Attempt
 from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.clock.patience import until_answered
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.system.logs import FactLog
@@ -271,7 +272,7 @@ class Limits:
 
     async def _recover(self, session: str) -> None:
         try:
-            state = self._attempts.journal.look().session(session)
+            state = await until_answered(lambda: self._attempts.journal.look().session(session))
         except StoreError as error:  # the launcher reports it, too
             log.error("limit.not_read", session=session, reason=str(error))
             return

@@ -46,7 +46,7 @@ from supervisor.runtime.environment import Environment
 from supervisor.runtime.journal.hub import ASKED, INBOX, INBOX_EVENTS, Hub, end_key
 from supervisor.runtime.journal.signals import Signal
 from supervisor.runtime.journal.writer import Entry, Journal
-from supervisor.runtime.lifecycle.attempts import AGAIN_SECONDS, Attempts
+from supervisor.runtime.lifecycle.attempts import Attempts
 from supervisor.runtime.lifecycle.blocked import BLOCKING, Blocked, Replayed
 from supervisor.runtime.lifecycle.budgets import ENDS_A_WAIT, Budgets
 from supervisor.runtime.lifecycle.claim import Claims
@@ -61,7 +61,7 @@ from supervisor.runtime.operations.context import LocalContext
 from supervisor.runtime.plans.end import Ending, cancel_cause
 from supervisor.runtime.plans.results import denial
 from supervisor.runtime.plans.rules import Ruling
-from supervisor.seam.store import Store, StoreAway
+from supervisor.seam.store import Store
 from supervisor.system.forks import end_copy
 from supervisor.system.loading import load_recorded
 from supervisor.system.logs import FactLog
@@ -261,6 +261,11 @@ class Runner:
         if (state := self.journal.states.get(attempt.session)) is not None:
             self.attempts.suspend_root(state.facts.root, error)
 
+    def begin_again(self, attempt: Attempt, why: StoreError) -> None:
+        """Let another attempt follow at once."""
+        attempt.stop(StopReason("suspended", str(why)))
+        self.launcher.launch(attempt.session)
+
     def follow(self, state: SessionState, decided: e.AnyEvent) -> Iterator[Entry]:
         """Yield the entry that is journaled with a decision: a denial is the result of a call that waits here.
 
@@ -294,7 +299,7 @@ class Runner:
         if self.budgets.above:
             self.budgets.published(rows)
         for session, event in sleepers.items():
-            self._tell_sleeper(session, event)
+            self.attempts.ask(self._tell_sleeper, session, event)
         for hear in self.published:
             hear(rows)
         self.attempts.note_change()
@@ -324,11 +329,7 @@ class Runner:
         """Act on an entry for a session that is not in memory, if this process owns its tree (R2)."""
         if isinstance(event, e.CancelRequested) and event.origin != session:
             return
-        try:
-            row = self.journal.store.get_session(session)
-        except StoreAway:
-            self.start_soon(self._again, self._tell_sleeper, session, event)
-            return
+        row = self.journal.store.get_session(session)
         if row is None or row.outcome is not None or self.is_closed:
             return
         if not self.journal.store.owns(row.root):
@@ -442,24 +443,15 @@ class Runner:
             elif state.cancel is None and state.waiting_for is None:
                 self.launcher.launch(session)
             else:
-                self._wake_when_due(session)
+                self.attempts.ask(self._wake_when_due, session)
         self.attempts.note_change()
 
     def _wake_when_due(self, session: str) -> None:
         """Wake a session that left memory at its next timer: only now, since a live attempt cannot be woken, and by the
         instant on disk, since a note that came after the passivation is dropped with the attempt."""
-        try:
-            row = self.journal.store.get_session(session)
-        except StoreAway:
-            self.start_soon(self._again, self._wake_when_due, session)
-            return
+        row = self.journal.store.get_session(session)
         if row is not None and row.due_at is not None and session not in self.attempts.live:
             self.launcher.wake_at(session, self.clock.timer(row.due_at, row.last_at))
-
-    async def _again(self, ask: Callable[..., None], *about: Any) -> None:
-        """Ask a server that was away again."""
-        await anyio.sleep(AGAIN_SECONDS)
-        ask(*about)
 
 
 _BEGINNING: Final = {e.AttemptStarted, e.SessionCreated}

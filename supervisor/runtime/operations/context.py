@@ -173,17 +173,14 @@ class LocalContext(LocalOperations, Context):
         await say(self._attempt, self._branch, text)
 
     def transcript(self) -> tuple[Message, ...]:
-        attempt = self._attempt
-        return transcript(
-            shown_entries(attempt.host.journal.store.journal(self.session), credentials=False), attempt.run
-        )
+        journal = self._attempt.read_store(lambda store: store.journal(self.session))
+        return transcript(shown_entries(journal, credentials=False), self._attempt.run)
 
     def named(self, name: str, /) -> Operations:
         return LocalOperations(self._attempt, Named(self._branch, _checked(name, "an operation")))
 
     def saved_before(self) -> tuple[Any, ...]:
-        attempt = self._attempt
-        return saved_before(attempt.host.journal.store, self.session, attempt.run)
+        return self._attempt.read_store(lambda store: saved_before(store, self.session, self._attempt.run))
 
     def branch(self, name: str, /) -> Context:
         return LocalContext(self._attempt, f"{self._branch}{_checked(name, 'a branch')}/")

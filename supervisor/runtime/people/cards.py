@@ -28,7 +28,7 @@ The module is longer than 400 lines because one place knows what may have become
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
@@ -48,6 +48,7 @@ from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.gathered import REMINDED, SELDOM_SECONDS, Due, Gathered
 from supervisor.runtime.people.slots import URGENT, Slots
 from supervisor.seam.channel import CardGone, Channel
+from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -64,7 +65,7 @@ RETIRED, RENEWED = REMINDED - 1, REMINDED + 1
 class Start(Protocol):
     """Start a task, which is cancelled with the others when the supervisor closes."""
 
-    def __call__(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None: ...
+    def __call__(self, fn: Callable[..., Coroutine[Any, Any, None]], /, *args: object) -> None: ...
 
 
 class Card:
@@ -242,6 +243,8 @@ class Target:
                 try:
                     with anyio.fail_after(self._channel.card_timeout):
                         await self._show(asked, card)
+                except StoreAway:  # no failure of the channel's: it is begun again
+                    raise
                 except Exception as error:  # noqa: BLE001 # a channel may raise anything; the next one is tried
                     failure = error
                     await self._note_failure(approval, card, error)

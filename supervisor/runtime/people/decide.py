@@ -20,6 +20,7 @@ from supervisor.core.approvals.state import PENDING, ends_approval
 from supervisor.core.encoding import printable_text
 from supervisor.core.errors import InvalidInput, StoreUnreadable
 from supervisor.core.values import Approval, Decision, DecisionResult, decider_of
+from supervisor.runtime.clock.patience import endless
 from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.plans.decisions import (
@@ -247,6 +248,7 @@ def check_decision(found: Approval, decision: Decision) -> None:
     check_types(found, check(found, decision))
 
 
+@endless
 async def lost(store: Store, approval: str, decision: Decision) -> DecisionResult:
     """Return the result of a decision that changed nothing, by the state on disk."""
     return await read_pieces(store, _lost(store, approval, decision))

@@ -19,21 +19,24 @@ Rules
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from supervisor.core.approvals.people import People
 from supervisor.core.approvals.routes import APPROVERS, Route, find_route, split_target
-from supervisor.core.errors import InvalidInput, StoreError
+from supervisor.core.errors import InvalidInput, StoreDied, StoreError
 from supervisor.core.events.asking import NOTICE
 from supervisor.core.values import Approval
+from supervisor.runtime.clock.patience import endless
 from supervisor.runtime.people.card_host import CardHost
 from supervisor.runtime.people.cards import RENEWED, Lane, Target
 from supervisor.runtime.people.slots import URGENT
 from supervisor.seam.channel import Channel
+from supervisor.seam.store import StoreAway
 from supervisor.system.logs import FactLog
 
 log = FactLog(__name__)
@@ -114,22 +117,27 @@ class Poster:
             if patience.cancelled_caught:
                 return
 
-    def start(self, fn: Callable[..., Awaitable[None]], /, *args: object) -> None:
-        """Start a task that `settle` waits for."""
+    def start(self, fn: Callable[..., Coroutine[Any, Any, None]], /, *args: object) -> None:
+        """Start a task that `settle` waits for. It begins again if the store is away."""
         if self._tasks is not None:
             self._under_way += 1
             self._tasks.start_soon(self._count, fn, *args)
 
-    async def _count(self, fn: Callable[..., Awaitable[None]], *args: object) -> None:
+    async def _count(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         try:
-            await fn(*args)
+            await endless(fn)(*args)
+        except StoreDied:
+            pass  # all callers are told
         finally:
             self._under_way -= 1
             self._progress.set()
             self._progress = anyio.Event()
 
     def _put_off(self, approval: Approval, do: Callable[[Approval], None], error: StoreError) -> None:
-        """Do it later: which cards of an approval there are is not known now."""
+        """Do it later: which cards of an approval there are is not known now. A store that is away is waited for by the
+        caller."""
+        if isinstance(error, StoreAway | StoreDied):
+            raise error
         log.error("cards.not_read", approval=approval.id, session=approval.session, reason=str(error))
         self._host.after(UNREAD_SECONDS, partial(do, approval))
 

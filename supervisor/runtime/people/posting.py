@@ -24,7 +24,8 @@ The module is longer than 400 lines because the host of cards and what it is ask
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
@@ -40,7 +41,7 @@ from supervisor.core.approvals.routes import Route
 from supervisor.core.approvals.state import PENDING, ApprovalState, Left, fold, telling_now
 from supervisor.core.budgets import TOOL as BUDGET
 from supervisor.core.declarations.previews import PREVIEW_SECONDS
-from supervisor.core.errors import StoreError, StoreUnreadable
+from supervisor.core.errors import StoreDied, StoreError, StoreUnreadable
 from supervisor.core.events.asking import (
     CardBegun,
     CardEvent,
@@ -52,6 +53,7 @@ from supervisor.core.events.asking import (
 )
 from supervisor.core.values import Approval, Approve, Decision, Deny, Policy, as_of
 from supervisor.runtime.clock.alarm import Appointment
+from supervisor.runtime.clock.patience import endless, until_answered
 from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
@@ -234,14 +236,15 @@ class Posting:
         self._expected: set[str] = set()
         """Those whose cards wait for evidence."""
         audience.began_to_wait.connect(self._check_reader_later)
-        # A little later: what hears of a commit reads nothing, since the store may be away.
-        runner.blocked.changed.connect(lambda session: self._cards.after(0.0, partial(self._renew_cards_of, session)))
+        runner.blocked.changed.connect(partial(runner.attempts.ask, self._renew_cards_of))
         runner.launcher.claimed.connect(self.recover)
 
     async def run(self) -> None:
         """Serve until cancelled."""
         try:
             await self._follow()
+        except StoreDied:
+            pass  # all callers are told
         finally:
             self._poster.stop()
 
@@ -249,9 +252,11 @@ class Posting:
         """Show approvals that are asked, and retire those that are decided."""
         if self._is_idle:
             await anyio.sleep_forever()
-        async with Inbox(self._reader, after=self._reader.now()) as changes:
-            for number, stale in enumerate(self._store.find_shown() if self._sweep else ()):
-                self._retire(stale)
+        async with AsyncExitStack() as stack:
+            inbox = Inbox(self._reader, after=await until_answered(self._reader.now))
+            changes = await endless(stack.enter_async_context)(inbox)
+            for number, stale in enumerate(await until_answered(self._store.find_shown) if self._sweep else ()):
+                await until_answered(self._retire, stale)
                 if number % PAGE == 0:
                     await anyio.lowlevel.checkpoint()
             if self._poster.has_channels:
@@ -259,7 +264,7 @@ class Posting:
                     self._first_look if self._sweep else 0.0, partial(self._poster.start, self._look_around)
                 )
             async for approval in changes:
-                self._follow_one(approval)
+                await until_answered(self._follow_one, approval)
 
     def _follow_one(self, approval: Approval) -> None:
         if approval.status != "pending":
@@ -279,9 +284,9 @@ class Posting:
     async def settle(self) -> None:
         """Retire decided approvals, and wait for the cards under way. Called before the supervisor closes."""
         for approval_id in self._poster.held():
-            approval = self._store.get_approval(approval_id)
+            approval = await until_answered(self._store.get_approval, approval_id)
             if approval is not None and approval.status != "pending":
-                self._retire(approval)
+                await until_answered(self._retire, approval)
         await self._poster.settle()
 
     def recover(self, trees: Mapping[str, Sequence[Approval]]) -> None:
@@ -295,9 +300,12 @@ class Posting:
                 self._foreign.discard(approval.id)
                 self._tell_again(approval)
         if self._poster.has_channels and not self._sweep:
-            for stale in self._store.find_shown():
-                if stale.root_session in trees:
-                    self._retire(stale)
+            self._runner.attempts.ask(self._retire_shown, {*trees})
+
+    def _retire_shown(self, roots: Collection[str]) -> None:
+        for stale in self._store.find_shown():
+            if stale.root_session in roots:
+                self._retire(stale)
 
     def _take(self, approval: Approval) -> None:
         self._known.add(approval.id)
@@ -329,8 +337,9 @@ class Posting:
     def _show_late(self, approval_id: str) -> None:
         """Show an approval of which no evidence has come in time."""
         if approval_id in self._expected:
+            now = self._store.get_approval(approval_id)
             self._expected.discard(approval_id)
-            if (now := self._store.get_approval(approval_id)) is not None and now.status == "pending":
+            if now is not None and now.status == "pending":
                 self._poster.show(now)
 
     def _needs_people(self, approval: Approval, answer: Decision) -> bool:
@@ -371,7 +380,7 @@ class Posting:
                 if approval.id in self._known:
                     continue
                 if not self._sweep:
-                    self._renew_left(approval)
+                    await until_answered(self._renew_left, approval)
                 elif not self._serves(approval.root_session):
                     self._reminding.watch(approval)
                     self._leave_to_owner(approval, 0.0)

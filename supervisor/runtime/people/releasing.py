@@ -21,6 +21,7 @@ from supervisor.core import events as e
 from supervisor.core.errors import StoreError
 from supervisor.core.rows import JournalEntry
 from supervisor.core.values import Approval
+from supervisor.runtime.clock.patience import endless
 from supervisor.runtime.journal.pages import pages_of
 from supervisor.runtime.journal.writer import Entry, View
 from supervisor.runtime.lifecycle.runner import Runner
@@ -66,7 +67,7 @@ class Releasing:
         """Let rules decide what waits. `find`: returns them, with the decisions that have made them. `root`: only what
         waits in its tree."""
         try:
-            await release(self._runner, self._admission, find, root, self._runner.journal.store.owns)
+            await endless(release)(self._runner, self._admission, find, root, self._runner.journal.store.owns)
         except StoreError as error:
             log.error("approvals.not_released", root=root, reason=str(error))
 

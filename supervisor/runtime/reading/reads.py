@@ -2,7 +2,7 @@
 
 Rules
 - A read is one checkpoint, then one synchronous read, or read piece by piece where a list may be long.
-- A read that the store's server does not answer is made again for a moment (patient.py); `check` says so at once.
+- A read that the store does not answer is made again for a moment (clock/patience.py); `check` says so at once.
 - Who asks for approvals may show them to people: from then on the process has readers (audience.py).
 """
 
@@ -21,13 +21,13 @@ from supervisor.core.schedules import ScheduleView
 from supervisor.core.text.masks import hide
 from supervisor.core.usage import UsageKind, UsageReport
 from supervisor.core.values import AgentView, Approval, JobView, Message, SessionView
+from supervisor.runtime.clock.patience import patient
 from supervisor.runtime.lifecycle.runner import Raised, Runner
 from supervisor.runtime.plans.allowances import listed
 from supervisor.runtime.reading.activity import LocalActivityWatch
 from supervisor.runtime.reading.audience import Audience
 from supervisor.runtime.reading.counting import Counting
 from supervisor.runtime.reading.lists import Lists
-from supervisor.runtime.reading.patient import patient
 from supervisor.runtime.reading.pieces import read_pieces
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.runs import LocalRun

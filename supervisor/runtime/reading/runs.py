@@ -14,11 +14,11 @@ from supervisor.core import events as e
 from supervisor.core.declarations.agent_spec import AgentSpec
 from supervisor.core.errors import RunError, SupervisorError
 from supervisor.core.values import Approval, Outcome, result_of
+from supervisor.runtime.clock.patience import endless, patient
 from supervisor.runtime.journal.hub import end_key
 from supervisor.runtime.lifecycle.runner import Raised
 from supervisor.runtime.operations.children import outcome_of
 from supervisor.runtime.reading.audience import Audience
-from supervisor.runtime.reading.patient import endless, patient
 from supervisor.runtime.reading.reader import Reader
 from supervisor.runtime.reading.streams import PendingApprovals
 from supervisor.seam.runs import Run, Watch

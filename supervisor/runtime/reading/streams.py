@@ -2,8 +2,8 @@
 
 They are classes with `__anext__` and no async generators, so that a `break` leaves nothing unfinished. Each reads the
 store from its own cursor and waits for the hub's news: so it misses nothing, returns nothing twice, and delays no other
-task. When the supervisor closes, all watches end. A watch of a journal first returns the entries that it has not
-returned yet.
+task. While the store is away it waits, also in the midst of what it reads: it takes an item when it has all of it. When
+the supervisor closes, all watches end. A watch of a journal first returns the entries that it has not returned yet.
 """
 
 from collections import deque
@@ -19,6 +19,7 @@ from supervisor.core.errors import StoreError
 from supervisor.core.rows import JournalEntry
 from supervisor.core.sessions.activity import StreamedText
 from supervisor.core.values import Approval
+from supervisor.runtime.clock.patience import endless, patient
 from supervisor.runtime.journal.hub import ASKED, INBOX, text_key
 from supervisor.runtime.reading.pieces import PIECE
 from supervisor.seam.runs import TextWatch, Watch
@@ -52,6 +53,7 @@ class _LocalWatch(Watch[T]):
     def cursor(self) -> str:
         return make_cursor(self._reader.store.id, self._position)
 
+    @patient
     async def _open(self) -> None:
         await anyio.lowlevel.checkpoint()
         if self._session is not None:
@@ -82,6 +84,7 @@ class PendingApprovals(_LocalWatch[Approval]):
         """Set when a call asks after the last read; None if there is more to read."""
         self._is_over = is_over
 
+    @endless
     async def _next(self) -> Approval:
         while True:
             await anyio.lowlevel.checkpoint()
@@ -92,10 +95,11 @@ class PendingApprovals(_LocalWatch[Approval]):
             if is_of_now:
                 self._read()
             while self._found:
-                found = self._found.popleft()
-                self._position = found.position
+                found = self._found[0]
                 approval = self._reader.complete(found) if is_of_now else self._reader.newest(found.id)
-                if approval is not None and approval.status == "pending" and self._concerns(approval):
+                is_meant = approval is not None and approval.status == "pending" and self._concerns(approval)
+                self._position = self._found.popleft().position
+                if approval is not None and is_meant:
                     return approval
             if self._asked is not None:
                 self._reader.check_running(self._session)
@@ -130,6 +134,7 @@ class Inbox(_LocalWatch[Approval]):
         self._read = self._reader.store.last_position()
         self._listed = 0
 
+    @endless
     async def _next(self) -> Approval:
         while True:
             await anyio.lowlevel.checkpoint()
@@ -137,9 +142,10 @@ class Inbox(_LocalWatch[Approval]):
                 raise StopAsyncIteration
             while self._changed:
                 changed = next(iter(self._changed))
-                self._position = self._changed.pop(changed)
                 approval = self._reader.newest(changed)
-                if approval is not None and self._concerns(approval):
+                is_meant = approval is not None and self._concerns(approval)
+                self._position = self._changed.pop(changed)
+                if approval is not None and is_meant:
                     return approval
             if self._listed is not None:
                 self._list(self._listed)
@@ -178,6 +184,7 @@ class SessionJournal(_LocalWatch[JournalEntry]):
     def _begin(self) -> None:
         self._reader.watching.add(self)
 
+    @endless
     async def _next(self) -> JournalEntry:
         while True:
             await anyio.lowlevel.checkpoint()

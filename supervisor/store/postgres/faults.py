@@ -71,13 +71,16 @@ def closed(name: str) -> StoreDied:
     return StoreDied(f"{name} is closed. Open it again to go on from what is there")
 
 
-def away(name: str) -> StoreAway:
-    return StoreAway(f"{name} does not answer. Nothing is lost: try again when it is back")
+def away(name: str, moment: float) -> StoreAway:
+    error = StoreAway(f"{name} does not answer. Nothing is lost: try again when it is back")
+    error.moment_seconds = moment
+    return error
 
 
-def gone(name: str) -> StoreDied:
+def gone(name: str, seconds: float) -> StoreDied:
     return StoreDied(
-        f"{name} has been away for too long. Earlier commits are safe. Start the program again when it is back"
+        f"{name} has not answered for {seconds:g} s. What was committed is safe, and nothing else was written. Start "
+        "again when it is back"
     )
 
 

@@ -46,9 +46,21 @@ class Pulse:
         self._line = Line(address, "pulse", lambda _: None, lambda _: self._stop.is_set())
         self._asked_at = self._answered_at = 0.0
         self._slow = 0.0
-        self.is_away = False
+        self._away_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="supervisor pulse", daemon=True)
         self._thread.start()
+
+    @property
+    def is_away(self) -> bool:
+        return self._away_since is not None
+
+    def away_for(self) -> float:
+        """Return for how many seconds the server has been away; 0.0 if it answers."""
+        since = self._away_since  # the thread sets it
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _note(self, *, is_away: bool) -> None:
+        self._away_since = (self._away_since or time.monotonic()) if is_away else None
 
     def give_up(self, waited: float) -> bool:
         """Return whether a read that has waited so long is given up. It is asked every few milliseconds."""
@@ -56,14 +68,14 @@ class Pulse:
         is_asking = self._asked_at > self._answered_at
         silent = min(waited, time.monotonic() - self._asked_at) if is_asking else 0.0
         if silent > min(LONGEST_SECONDS, max(PATIENCE_SECONDS, SLOWNESS * self._slow)):
-            self.is_away = True
+            self._note(is_away=True)
         return self.is_away
 
     def _run(self) -> None:
         while not self._stop.is_set():
             connection = self._line.get(wait=LOOK_SECONDS)
             if connection is None:
-                self.is_away = self._line.down_for() > (LOOK_SECONDS if self._answered_at else LONGEST_SECONDS)
+                self._note(is_away=self._line.down_for() > (LOOK_SECONDS if self._answered_at else LONGEST_SECONDS))
                 continue
             self._wanted.clear()
             self._asked_at, asked = time.monotonic(), datetime.now(UTC)
@@ -75,7 +87,7 @@ class Pulse:
             self._answered_at = time.monotonic()
             if not self.is_away:
                 self._slow = max(self._slow * _FORGETS, self._answered_at - self._asked_at)
-            self.is_away = False
+            self._note(is_away=False)
             if found is not None:
                 self._tell(found, asked)
             self._wanted.wait(LOOK_SECONDS)

@@ -37,7 +37,7 @@ from supervisor.core.events import SessionCreated
 from supervisor.core.ids import STORE_JOURNALS
 from supervisor.core.rows import JournalEntry, Owner, RunnableSession
 from supervisor.core.text.words import as_needles
-from supervisor.seam.store import Overtaken
+from supervisor.seam.store import Overtaken, StoreAway
 from supervisor.store.index import columns
 from supervisor.store.index.entries import Index
 from supervisor.store.index.prefixes import SharedPrefixes
@@ -50,6 +50,7 @@ from supervisor.store.postgres.pulse import PATIENCE_SECONDS, Pulse
 from supervisor.store.postgres.schema import QUERIES
 from supervisor.store.postgres.server import Address, Connection, Line, is_lost
 from supervisor.system.forks import THIS_PROCESS, inherited
+from supervisor.system.logs import FactLog
 
 R = TypeVar("R")
 
@@ -65,8 +66,8 @@ ALONE: Final = 8
 server logs an error."""
 KEPT: Final = 10_000
 """Commits that can still be asked for."""
-DOWN_SECONDS: Final = 120.0
-"""Seconds after which a server that is away counts as gone."""
+
+log = FactLog(__name__)
 
 
 class PostgresStore(IndexReads):
@@ -80,10 +81,19 @@ class PostgresStore(IndexReads):
     coming_seconds: float = 3.0
     """Seconds for which `open` waits for a server that is restarted."""
 
+    moment_seconds: float = StoreAway.moment_seconds
+    """See StoreAway."""
+
+    gone_seconds: float = 120.0
+    """Seconds after which a server that is away counts as gone."""
+
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._address = Address(url)
         self._process = THIS_PROCESS.pid
         self._busy_since: float | None = None
+        self._was_away = False
+        self.tell: Callable[[str], object] = _log_away
+        """Says once that the server is away."""
         self.name = self._address.name
         self.unreadable: dict[str, str] = {}
         self._create = create
@@ -164,11 +174,12 @@ class PostgresStore(IndexReads):
     def close(self) -> None:
         if THIS_PROCESS.pid != self._process:  # the connections are those of the other process
             return
+        is_away = self._is_away()
         if self._pulse is not None:
             self._pulse.stop()
             self._pulse = None
         former = self._trees.release()
-        if former is not None and (connection := self._reader.get()) is not None:
+        if former is not None and not is_away and (connection := self._reader.get()) is not None:
             with suppress(psycopg.Error):  # others find out by the lease
                 connection.execute(QUERIES["bury"], [former])
                 connection.execute(QUERIES["clear_owners"], [""])
@@ -191,8 +202,8 @@ class PostgresStore(IndexReads):
         connection = self._writer.get()
         if connection is None:
             self._check(self._writer)
-            if self._writer.down_for() > DOWN_SECONDS:
-                raise self._die(faults.gone(self.name))
+            if self._writer.down_for() > self.gone_seconds:
+                raise self._die(faults.gone(self.name, self.gone_seconds))
             return False
         self._operations, self._sent, self._written, self._token = [], 0, 0, secrets.token_hex(8)
         self._is_locked = self._has_begun = False
@@ -358,7 +369,7 @@ class PostgresStore(IndexReads):
     def _settle(self) -> None:
         """The connection broke while a transaction was committed: find out what became of it, and commit it if it was
         not. Raises StoreRefused if it was not committed, StoreDied if that cannot be found out."""
-        until, is_known = time.monotonic() + RIDE_SECONDS, False
+        until, is_known = time.monotonic() + min(RIDE_SECONDS, self.gone_seconds), False
         while time.monotonic() < until:
             try:
                 connection = self._resume(until)
@@ -373,7 +384,7 @@ class PostgresStore(IndexReads):
                 if not is_lost(error, self._writer.get()):
                     raise
         if is_known:
-            raise faults.away(self.name)
+            raise faults.away(self.name, self.moment_seconds)
         raise StoreDied(
             f"{self.name} went away during a commit; whether it was written is not known. Start the program again: it "
             "goes on from what is there"
@@ -454,6 +465,7 @@ class PostgresStore(IndexReads):
     def has_changed(self) -> bool:
         if (why := self._trees.what_happened()) is not None:
             raise self._die(why)
+        self._look_at_absence()
         if self._pulse is None:
             if self._is_open and self._reader.get() is None:
                 self._check(self._reader)
@@ -476,6 +488,14 @@ class PostgresStore(IndexReads):
         if last > known:
             self._alone = 0
         return bool(last > known)
+
+    def _look_at_absence(self) -> None:
+        """Say once that the server is away, and for how long it is waited for. Raises StoreDied after that."""
+        if (away := 0.0 if self._pulse is None else self._pulse.away_for()) > self.gone_seconds:
+            raise self._die(faults.gone(self.name, self.gone_seconds))
+        if away and not self._was_away:
+            self.tell(f"{self.name} does not answer. Waiting for it, for up to {self.gone_seconds:g} s")
+        self._was_away = bool(away)
 
     def attend(self) -> None:
         if self._pulse is None:
@@ -501,7 +521,7 @@ class PostgresStore(IndexReads):
         """Return the error for a read that was not answered. A plan runs again when the server is back."""
         if self._is_planning:
             return Overtaken(f"{self.name} does not answer, and a transaction is begun again")
-        return faults.away(self.name)
+        return faults.away(self.name, self.moment_seconds)
 
     def _patience(self) -> float:
         """Return for how long a read waits for a connection."""
@@ -616,7 +636,7 @@ class PostgresStore(IndexReads):
                 break
             try:
                 if is_again and self._instant is not None and _begin_instant(connection) != self._instant:
-                    raise faults.away(self.name)  # the instant of the other reads is over
+                    raise faults.away(self.name, self.moment_seconds)  # the instant of the other reads is over
                 return work(connection)
             except psycopg.Error as error:
                 if not is_lost(error, connection):
@@ -625,7 +645,7 @@ class PostgresStore(IndexReads):
             except (UnicodeEncodeError, OverflowError) as error:
                 raise faults.misused(error, self.name) from error
         self._check(self._reader)
-        raise self._away()
+        raise self._away() if self._died is None else StoreDied(str(self._died))
 
     def _read_in_transaction(self, query: str, parameters: tuple[Any, ...]) -> list[Any]:
         """Read what the transaction has written so far. A connection that breaks here has committed nothing."""
@@ -673,6 +693,10 @@ class PostgresStore(IndexReads):
     def _change(self, query: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Gather a change; it is sent before the next read of the transaction, or with its COMMIT."""
         self._operations.append((query, rows))
+
+
+def _log_away(what: str) -> None:
+    log.warning("store.away", reason=what)
 
 
 def _begin_instant(connection: Connection) -> int:

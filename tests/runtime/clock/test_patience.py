@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from supervisor.runtime.reading.patient import MOMENT_SECONDS, endless, patient
+from supervisor.runtime.clock.patience import endless, patient
 from supervisor.seam.store import StoreAway
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +29,7 @@ def away_for(seconds):
 @pytest.mark.slow
 async def test_a_read_waits_for_a_moment_and_an_outcome_as_long_as_it_takes():
     """`find_approvals` fails after a second; `outcome` waits for the end of a run anyway."""
-    assert await patient(away_for(MOMENT_SECONDS / 2))() == "read"
+    assert await patient(away_for(StoreAway.moment_seconds / 2))() == "read"
     with pytest.raises(StoreAway):
         await patient(away_for(60.0))()
     assert await endless(away_for(3600.0))() == "read"
