@@ -218,7 +218,7 @@ async def check(store):
 
 
 MADE = [
-    "find_approvals", "find_asked_in", "find_asking", "find_open_in", "find_sessions", "find_shown", "get_approval",
+    "find_approvals", "find_asked_in", "find_asking", "find_open", "find_sessions", "find_shown", "get_approval",
     "get_owners", "get_session", "get_sessions", "give_place_back", "journal", "last_position", "latest_run",
     "one_instant", "owners", "rows", "take_place",
 ]  # fmt: skip
