@@ -55,15 +55,20 @@ def pytest_collection_modifyitems(config, items):
 
 def dealt(items, workers):
     """Return the tests in an order whose equal parts, one for each worker as `--dist=worksteal` cuts them, begin with
-    equally many long tests. So no worker is left alone with them at the end."""
-    long = [item for item in items if item.get_closest_marker("slow")]
-    others = [item for item in items if not item.get_closest_marker("slow")]
-    order = []
+    equally many long tests, so that no worker is left alone with them at the end. Those on Temporal, which wait for its
+    server more than they work, are spread over all parts."""
+    long, waiting, others, order = [], [], [], []
+    for item in items:
+        kind = long if item.get_closest_marker("slow") else waiting if "tests/temporal/" in item.nodeid else others
+        kind.append(item)
     for worker in range(workers):
         part = (len(items) - len(order)) // (workers - worker)
-        mine = long[worker::workers]
-        order += mine + others[: part - len(mine)]
-        del others[: part - len(mine)]
+        mine, mixed = long[worker::workers], waiting[worker::workers]
+        rest = others[: part - len(mine) - len(mixed)]
+        del others[: len(rest)]
+        for place, each in enumerate(mixed):
+            rest.insert(place * (len(rest) + 1) // len(mixed), each)
+        order += mine + rest
     return order
 
 

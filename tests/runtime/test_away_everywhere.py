@@ -218,11 +218,13 @@ async def check(store):
 
 
 MADE = [
-    "find_approvals", "find_asked_in", "find_asking", "find_open", "find_sessions", "find_shown", "get_approval",
+    "find_approvals", "find_asked_in", "find_asking", "find_sessions", "find_shown", "get_approval",
     "get_owners", "get_session", "get_sessions", "give_place_back", "journal", "last_position", "latest_run",
     "one_instant", "owners", "rows", "take_place",
 ]  # fmt: skip
 """The reads that the program makes."""
+SOMETIMES = ["find_open"]
+"""Of the look for trees without an owner, which begins at a random instant."""
 
 
 _places: dict[str, list[str]] = {}
@@ -232,12 +234,12 @@ async def all_places():
     """Return the places of a run of the program on this backend."""
     if (backend := sniffio.current_async_library()) not in _places:
         await check(store := AwayStore())
-        assert {place.partition(" ")[0] for place in store.places} == {*MADE}
+        assert {*MADE} <= {place.partition(" ")[0] for place in store.places} <= {*MADE, *SOMETIMES}
         _places[backend] = [*store.places]
     return _places[backend]
 
 
-@pytest.mark.parametrize("read", MADE)
+@pytest.mark.parametrize("read", MADE + SOMETIMES)
 async def test_a_store_that_is_away_as_it_is_read_from_any_place_ends_nothing_and_loses_nothing(read):
     """The next reads and commits wait for it, and what was to happen happens once."""
     for place in await all_places():
