@@ -94,7 +94,7 @@ def test_the_trees_of_a_killed_process_are_shared_by_the_others_with_their_timer
     until(lambda: all(store.get_session(session).outcome is not None for session in due))
     assert all(row.outcome.kind == "succeeded" for row in store.get_sessions(list(due)))
     late = (store.get_session("sleeping-7.5").last_at - begun).total_seconds() - 7.5
-    assert -3 < late < 2  # the interpreter of the first one had begun before
+    assert -3 < late < 10  # the interpreter of the first one had begun before
 
 
 def test_a_process_that_was_stopped_loses_its_trees_ends_its_commands_and_dies_when_it_goes_on(work, store, tmp_path):

@@ -152,7 +152,9 @@ def openai_agent(
                 f"agent {name}: the tool {result.interruptions[0].tool_name} waits for an approval that only the "
                 "provider's side can use; give HostedMCPTool an on_approval_request, or need no approval there"
             )
-        final = bridge.outputs.get(str(result.final_output), result.final_output)
+        final = result.final_output
+        if result.new_items and result.new_items[-1].type == "tool_call_output_item":  # a tool has ended the run
+            final = bridge.outputs.get(str(final), final)
         output = as_json(final, f"the output of agent {name}")
         messages = as_json(result.to_input_list()[len(history) :], f"the messages of agent {name}")
         await ctx.save({"output": output, "messages": messages, "agent": result.last_agent.name})

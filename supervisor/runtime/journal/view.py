@@ -47,10 +47,6 @@ class View:
         self._absent: set[str] = set()
         """Sessions that do not exist in the store. Without this, a new session would be searched for repeatedly."""
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.rows and not self.has_claimed
-
     def find_session(self, session: str) -> SessionState | None:
         state = self.drafts.get(session) or self._states.get(session)
         if state is None and session not in self._absent:

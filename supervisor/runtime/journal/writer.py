@@ -370,7 +370,8 @@ class Journal:
             return
         with _Transaction(self, batch) as view:
             self._write(view, batch)
-            if view.is_empty or (self._commit_time < SLOW_COMMIT_SECONDS and not self.store.is_shared):
+            is_empty = not view.rows and not view.has_claimed
+            if is_empty or (self._commit_time < SLOW_COMMIT_SECONDS and not self.store.is_shared):
                 self._sync(view)
             else:
                 self._in_flight = view.drafts
@@ -501,7 +502,7 @@ class Journal:
                 view.cut(length)
 
     def _sync(self, view: View) -> None:
-        if view.is_empty:
+        if not view.rows and not view.has_claimed:
             self.store.end_reading()
             return
         before = self._duration()

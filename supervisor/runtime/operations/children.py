@@ -126,7 +126,8 @@ async def begin_child(
                 rules=inherit(facts.rules, begun.rules),
                 traceparent=traceparent,
             )
-            yield from ((child, event) for event in first)
+            for event in first:
+                yield child, event
 
     attempt.host.expect(child)
     try:

@@ -174,12 +174,19 @@ async def test_a_preview_that_fails_when_it_is_taken_again_denies_the_call():
         assert "did not end within 5 s" in why
 
 
+async def until_held():
+    """Wait until a preview has begun: the approval may be seen before."""
+    while held:
+        await anyio.sleep(0.01)
+
+
 async def test_a_decision_does_not_wait_for_a_preview_and_ends_it():
     """The call that was decided before there was evidence is compared with none."""
     held.append(4.0)
     async with opened() as supervisor:
         run = await supervisor.start(deletes, "t", session="s")
         asked = await next_of(supervisor.watch_approvals())
+        await until_held()
         began = anyio.current_time()
         await supervisor.decide(asked.id, Approve(by="ana"))
         assert (await run.result())[0] == "ok"
@@ -200,10 +207,11 @@ async def test_a_call_that_a_person_denies_is_not_previewed_again():
 
 
 async def test_a_run_that_is_cancelled_ends_its_preview(store):
-    held.append(4.0)
+    held.append(60.0)
     async with opened(store) as supervisor:
         run = await supervisor.start(deletes, "t", session="s")
         await next_of(supervisor.watch_approvals())
+        await until_held()
         began = anyio.current_time()
         await supervisor.cancel("s", by="ana")
         assert (await run.outcome()).kind == "cancelled"
