@@ -8,7 +8,6 @@ import tempfile
 from contextlib import ExitStack
 
 import collected
-import one_server  # noqa: F401 - the workers inherit the folder of this run
 import preloaded
 import pytest
 from ci_cases import left_out
@@ -37,7 +36,7 @@ def pytest_xdist_setupnodes(config, specs):
 
 def pytest_collection_finish():
     gc.freeze()
-    gc.set_threshold(20_000)  # a test makes little garbage, and looking for it takes a twelfth of the time
+    gc.set_threshold(4_000)  # a test makes little garbage, and looking for it takes a twelfth of the time
     gc.enable()
 
 
@@ -99,11 +98,12 @@ def virtual_backend(request):
 
 
 @pytest.fixture(scope="session")
-def server():
+def server(tmp_path_factory):
     """The URL of a database on the PostgreSQL server of this run."""
     import postgres_server  # with psycopg, which other tests need not wait for
 
-    with postgres_server.shared() as url:
+    base = tmp_path_factory.getbasetemp()
+    with postgres_server.shared(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) as url:
         yield url
 
 

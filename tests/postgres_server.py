@@ -4,6 +4,7 @@ Its disk is a tmpfs where the machine has one: a sync costs nothing then, and th
 As root the server runs as another user, since it refuses root. It takes half a second of a core to make.
 """
 
+import fcntl
 import os
 import pwd
 import re
@@ -13,10 +14,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import one_server
 import psycopg
 import pytest
 
@@ -125,21 +125,26 @@ def running(*settings, **options):
 
 
 @contextmanager
-def shared():
-    """Use the server of this run of pytest; gives its URL."""
-
-    def start():
-        server = Server(new_folder())
-        server.start()
-        return f"{server.folder} {server.url}"
-
-    def stop(said):
-        folder = said.split()[0]
-        run(folder, "pg_ctl", "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
-        shutil.rmtree(folder)
-
-    with one_server.used("postgres", start, stop) as said:
-        yield said.split()[1]
+def shared(base):
+    """Run the server of this run of pytest, and give its URL: the first worker that needs it starts it, the last one
+    stops it. A worker that died has left. `base`: a folder of the run."""
+    known = base / "postgres.url"
+    with (base / "postgres.door").open("w") as door, (base / "postgres.users").open("w") as users:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if not known.exists():
+            server = Server(new_folder())
+            server.start()
+            known.write_text(f"{server.folder} {server.url}")
+        fcntl.flock(door, fcntl.LOCK_UN)
+        folder, url = known.read_text().split()
+        yield url
+        fcntl.flock(door, fcntl.LOCK_EX)
+        with suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no other worker uses it
+            known.unlink()
+            run(folder, "pg_ctl", "-D", f"{folder}/data", "-w", "-m", "immediate", "stop")
+            shutil.rmtree(folder)
 
 
 def ask(url, statement, *values):

